@@ -73,8 +73,9 @@ export const live = {
   happened: 0,
 };
 
-/** The time by the server's clock, in seconds since 1970. The clock of this device may be wrong. */
-export const now_s = () => (Date.now() + live.ahead) / 1_000;
+/** The time by the server's clock, in seconds since 1970: that of the last list, and the time since then. The clock of this device may be
+ * wrong, and may jump. */
+export const now_s = () => (live.known ? live.asOf + performance.now() - live.heardAt : Date.now()) / 1_000;
 
 /** Notes the policy in force in a zone: its own, or that of an event. */
 function judge(row) {

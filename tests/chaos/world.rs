@@ -259,8 +259,8 @@ impl Line for WatchedLine {
         Ok(decided)
     }
 
-    async fn beat(&self, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot, StoreError> {
-        self.heard(self.line.beat(polls, told_ms).await)
+    async fn beat(&self, polls: Vec<PagePolls>, longest_period_ms: u32) -> Result<Snapshot, StoreError> {
+        self.heard(self.line.beat(polls, longest_period_ms).await)
     }
 
     async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left, StoreError> {

@@ -125,8 +125,11 @@ pub(crate) async fn a_zone_opens_at_its_instant(backend: &impl Backend, zone: &Z
     let again = store.line(zone).put(opening).await.expect("put");
     assert_eq!(again.window.opens_ms(), view.window.opens_ms());
     let decided = eventually("somebody enters", async || {
-        let decided =
-            store.line(zone).enter(claims(joined.epoch, joined.first..joined.first + 1)).await.expect("decided");
+        let decided = store
+            .line(zone)
+            .enter(claims(joined.epoch, joined.first..joined.first + 1))
+            .await
+            .expect("decided");
         matches!(decided.verdicts[0], Verdict::Entered(_)).then_some(decided)
     })
     .await;

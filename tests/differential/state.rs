@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use admission::{Dump, DumpInside, DumpSegment, DumpTicket, DumpVisit, Told, Unseen};
+use admission::{Dump, DumpInside, DumpSegment, DumpTicket, DumpVisit, LongestPeriod, Unseen};
 use store::redis::client::Value;
 
 use crate::{header, plain::Connection};
@@ -101,7 +101,11 @@ pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
         seen_all: get("seen_all"),
         // A header without an opening does not say it.
         opens_ms: z.get("opens").map_or(0, |&opens| number(opens)),
-        told: Told::from_parts(number(z["told"]), get("told_until"), number(z["told_next"])),
+        longest_period: LongestPeriod::from_parts(
+            number(z["told"]),
+            get("told_until"),
+            number(z["told_next"]),
+        ),
         tally: admission::Tally {
             waiting: get("live"),
             present: get("present"),

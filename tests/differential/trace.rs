@@ -219,9 +219,9 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
                 kinds.note("marks", marked.len() as u64);
                 let marks = marks(&marked);
                 // Mostly nobody is busy, so that a period that was told ends.
-                let told_ms = if busy { [4_000, 8_000, 20_000][dice.below(3)] } else { 0 };
+                let longest_period_ms = if busy { [4_000, 8_000, 20_000][dice.below(3)] } else { 0 };
                 busy ^= dice.below(60) == 0;
-                let view = pair.beat(&marks, told_ms, kinds);
+                let view = pair.beat(&marks, longest_period_ms, kinds);
                 waiting = live(&view);
             }
         }
@@ -329,9 +329,9 @@ impl Pair<'_> {
         rules.verdicts
     }
 
-    fn beat(&mut self, marks: &[PagePolls], told_ms: u32, kinds: &mut Kinds) -> View {
-        let redis = now(self.redis.line(&self.zone).beat(marks.to_vec(), told_ms)).expect("beats");
-        self.rules.note_told(told_ms, self.at());
+    fn beat(&mut self, marks: &[PagePolls], longest_period_ms: u32, kinds: &mut Kinds) -> View {
+        let redis = now(self.redis.line(&self.zone).beat(marks.to_vec(), longest_period_ms)).expect("beats");
+        self.rules.note_longest_period(longest_period_ms, self.at());
         let rules = self.rules.beat(marks, self.at());
         let (evicted, base) = (rules.tally.evicted, rules.base);
         let view = self.compare_views(redis, rules);
@@ -428,7 +428,7 @@ impl Pair<'_> {
                 view.epoch,
                 view.base,
                 view.next,
-                (view.front_end, view.approach_end, view.told_ms),
+                (view.front_end, view.approach_end, view.longest_period_ms),
                 (view.tally, view.occupancy),
             )
         };

@@ -28,6 +28,7 @@ mod drain;
 mod draw;
 mod edge;
 mod errors;
+mod events;
 mod flood;
 mod grpc;
 mod keys;
@@ -88,6 +89,11 @@ macro_rules! trials {
 fn together() -> Vec<Trial> {
     trials![
         life::full_life,
+        events::a_zone_opens_at_its_instant,
+        events::an_event_begins_and_ends_by_itself,
+        events::a_restart_does_not_move_an_event,
+        events::events_of_a_file,
+        events::wrong_events_are_refused,
         passes::expiry_is_fixed_at_the_entry,
         line::moves_in_order_and_at_the_windows_speed,
         kill::places_and_caps_survive,

@@ -252,8 +252,8 @@ impl Line for SimLine {
         self.store.decide(&self.zone, decision, tickets).await
     }
 
-    async fn beat(&self, marks: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot, StoreError> {
-        self.decide(|engine, zone, now| engine.beat(zone, &marks, told_ms, now)).await
+    async fn beat(&self, marks: Vec<PagePolls>, longest_period_ms: u32) -> Result<Snapshot, StoreError> {
+        self.decide(|engine, zone, now| engine.beat(zone, &marks, longest_period_ms, now)).await
     }
 
     async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left, StoreError> {

@@ -35,6 +35,8 @@ pub(crate) struct Waiting {
     pub(crate) stale: bool,
     #[serde(default)]
     pub(crate) reason: Option<String>,
+    #[serde(default)]
+    pub(crate) opens_in_ms: Option<u64>,
 }
 
 impl Answer {

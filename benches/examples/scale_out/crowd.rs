@@ -145,11 +145,11 @@ impl Line for CrowdLine {
         self.line.enter(claims).await
     }
 
-    async fn beat(&self, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot, StoreError> {
+    async fn beat(&self, polls: Vec<PagePolls>, longest_period_ms: u32) -> Result<Snapshot, StoreError> {
         let mut all = self.crowd.polls();
         merge(&mut all, polls);
         let asked = Instant::now();
-        let beat = self.line.beat(all, told_ms).await;
+        let beat = self.line.beat(all, longest_period_ms).await;
         let mut beats = self.crowd.ear.lock();
         match &beat {
             Ok(snapshot) => {

@@ -137,7 +137,7 @@ pub struct Policy {
     pub entries_per_minute_per_client: u32,
     /// The most people who may wait. Servers check it before they ask the store.
     pub max_waiting: u32,
-    /// The longest polling period that a busy server tells; see [`Policy::longest_period_ms`].
+    /// The longest polling period that a busy server tells; see [`Policy::period_limit_ms`].
     pub polling_period_max_ms: u32,
     /// How long a visit lasts at most, in seconds. Servers check it, where proxies ask them.
     pub visit_ttl_s: u32,
@@ -210,10 +210,10 @@ pub(crate) fn warning_ms(period_ms: u32) -> u64 {
 }
 
 /// The longest period that people may keep to who were told the near one, in milliseconds, where nobody keeps to a longer period
-/// than `told_ms`. Not shorter after a change of the policy, because they may have been told it before.
+/// than `longest_period_ms`. Not shorter after a change of the policy, because they may have been told it before.
 #[must_use]
-pub(crate) fn near_told_ms(told_ms: u32) -> u32 {
-    told_ms.min(NEAR_PERIOD_MS)
+pub(crate) fn longest_near_period_ms(longest_period_ms: u32) -> u32 {
+    longest_period_ms.min(NEAR_PERIOD_MS)
 }
 
 impl Policy {
@@ -296,9 +296,9 @@ impl Policy {
         steps * self.sub_windows
     }
 
-    /// The longest polling period that a busy server tells, in milliseconds. Two lost polls do not evict a ticket.
+    /// No server tells a longer polling period than this, in milliseconds. Two lost polls do not evict a ticket.
     #[must_use]
-    pub fn longest_period_ms(&self) -> u32 {
+    pub fn period_limit_ms(&self) -> u32 {
         let third_ms = self.idle_timeout_s.saturating_mul(1_000) / 3;
         self.polling_period_max_ms.min(third_ms).max(self.polling_period_ms)
     }
@@ -320,12 +320,13 @@ impl Policy {
     }
 
     /// How many present people approach the front or belong to it: as many as get slots until a person at the end of the approach,
-    /// who has just been told the near period instead of `told_ms`, is known to be here or to have left before the front comes.
+    /// who has just been told the near period instead of `longest_period_ms`, is known to be here or to have left before the front comes.
     #[must_use]
-    pub(crate) fn approach_len(&self, told_ms: u32) -> u64 {
-        let near_ms = self.front_ms() + (self.present_age(near_told_ms(told_ms)) + 1) * self.generation_ms();
+    pub(crate) fn approach_len(&self, longest_period_ms: u32) -> u64 {
+        let near_age = self.present_age(longest_near_period_ms(longest_period_ms));
+        let near_ms = self.front_ms() + (near_age + 1) * self.generation_ms();
         // The marks of the approach are made each quarter of the warning time.
-        let ms = near_ms + warning_ms(told_ms) * 5 / 4;
+        let ms = near_ms + warning_ms(longest_period_ms) * 5 / 4;
         u64::from(self.front_len()).max(u64::from(self.admit_per_minute) * ms / 60_000)
     }
 }
@@ -405,7 +406,7 @@ mod tests {
         let longest_ms = |change: fn(&mut Policy)| {
             let mut policy = Policy::default();
             change(&mut policy);
-            policy.longest_period_ms()
+            policy.period_limit_ms()
         };
         assert_eq!(longest_ms(|_| ()), 20_000);
         assert_eq!(longest_ms(|p| p.polling_period_max_ms = 8_000), 8_000);

@@ -67,7 +67,7 @@ pub struct Snapshot {
     /// Tickets below this number belong to the front or approach it: their holders are told the near period.
     pub approach_end: u64,
     /// The longest polling period that people may keep to, in milliseconds. Whoever was told a longer one would be taken for absent.
-    pub told_ms: u32,
+    pub longest_period_ms: u32,
     /// The pages from `base` on; at least one.
     pub pages: Vec<Page>,
     /// Totals. A store does not know `slots_offered`; a forecast fills it in.

@@ -34,10 +34,10 @@ use std::{
 };
 
 use crate::{
-    Mode, Now, Occupancy, PagePolls, Pages, Policy, Position, SlotState, Snapshot, Tally, Told, Window,
-    Words,
+    LongestPeriod, Mode, Now, Occupancy, PagePolls, Pages, Policy, Position, SlotState, Snapshot, Tally,
+    Window, Words,
     inside::Inside,
-    policy::near_told_ms,
+    policy::longest_near_period_ms,
     segment::{Clock, HEARD, PAGES, SEGMENT_TICKETS, Segment, split},
 };
 
@@ -151,7 +151,7 @@ pub struct Zone {
     /// Shared with the replies: a call that changes it while a reply is read copies it.
     window: Arc<Window>,
     /// The longest period that people may keep to beside the policy's.
-    told: Told,
+    longest_period: LongestPeriod,
     /// Where the approach ended lately: instants and tickets. The oldest is the newest that everybody has heard of.
     marks: VecDeque<(u64, u64)>,
     appointments: HashMap<u64, Appointment>,
@@ -194,7 +194,7 @@ impl Zone {
             seen_all: 0,
             spare_until_ms: 0,
             window: Arc::new(window),
-            told: Told::default(),
+            longest_period: LongestPeriod::default(),
             marks: VecDeque::new(),
             appointments: HashMap::new(),
             dues: BinaryHeap::new(),
@@ -239,10 +239,10 @@ impl Zone {
             return;
         }
         let old = std::mem::replace(&mut self.policy, policy);
-        let told_ms = self.told_period_ms(&old);
-        self.begin_approach(told_ms);
+        let longest_period_ms = self.longest_period_ms(&old);
+        self.begin_approach(longest_period_ms);
         if policy.polling_period_ms < old.polling_period_ms {
-            self.told.note(old.polling_period_ms, self.now_ms);
+            self.longest_period.note(old.polling_period_ms, self.now_ms);
         }
         let window = Arc::make_mut(&mut self.window);
         window.set_policy(&policy, self.now_ms);
@@ -261,27 +261,27 @@ impl Zone {
         }
         if policy.idle_timeout_s < old.idle_timeout_s {
             // People come back when they were told to, which may be later than the new idle time allows.
-            let back_ms = self.now_ms + 2 * u64::from(told_ms) + SPARE_MS;
+            let back_ms = self.now_ms + 2 * u64::from(longest_period_ms) + SPARE_MS;
             self.spare_until_ms = self.spare_until_ms.max(back_ms);
         }
         self.check();
     }
 
-    /// A server tells people polling periods of up to `told_ms`, or may soon do so. It says so before it does, so that nobody is taken
-    /// for absent who keeps to such a period.
-    pub fn note_told(&mut self, told_ms: u32, now: Now) {
+    /// A server tells people polling periods of up to `longest_period_ms`, or may soon do so. It says so before it does, so that nobody is
+    /// taken for absent who keeps to such a period.
+    pub fn note_longest_period(&mut self, longest_period_ms: u32, now: Now) {
         self.advance(now.ms);
-        if told_ms <= self.policy.polling_period_ms {
+        if longest_period_ms <= self.policy.polling_period_ms {
             return;
         }
-        self.begin_approach(self.told_period_ms(&self.policy));
-        self.told.note(told_ms, self.now_ms);
+        self.begin_approach(self.longest_period_ms(&self.policy));
+        self.longest_period.note(longest_period_ms, self.now_ms);
     }
 
-    /// People may be told a longer period than `told_ms` from now on. Where that was no longer than the near period, everybody has
-    /// been told the near one.
-    fn begin_approach(&mut self, told_ms: u32) {
-        if told_ms == near_told_ms(told_ms) {
+    /// People may be told a longer period than `longest_period_ms` from now on. Where that was no longer than the near period, everybody
+    /// has been told the near one.
+    fn begin_approach(&mut self, longest_period_ms: u32) {
+        if longest_period_ms == longest_near_period_ms(longest_period_ms) {
             self.marks = VecDeque::from([(0, u64::MAX)]);
         }
     }
@@ -346,7 +346,7 @@ impl Zone {
         if self.window.is_past(self.now_ms) {
             Arc::make_mut(&mut self.window).advance(self.now_ms);
         }
-        self.told.advance(self.now_ms);
+        self.longest_period.advance(self.now_ms);
         if past_ms > PAUSE_MS && self.waiting() > 0 {
             if past_ms > LONG_PAUSE_MS {
                 self.hear_everybody();
@@ -380,16 +380,16 @@ impl Zone {
     }
 
     /// The longest polling period that people may keep to, under `policy`.
-    fn told_period_ms(&self, policy: &Policy) -> u32 {
-        self.told.period_ms().max(policy.polling_period_ms)
+    fn longest_period_ms(&self, policy: &Policy) -> u32 {
+        self.longest_period.period_ms().max(policy.polling_period_ms)
     }
 
     fn clock(&self) -> Clock {
         Clock {
             generation: self.now_ms / self.policy.generation_ms(),
             seen_all: self.seen_all,
-            present_age: self.policy.present_age(self.told_period_ms(&self.policy)),
-            near_age: self.policy.present_age(near_told_ms(self.told_period_ms(&self.policy))),
+            present_age: self.policy.present_age(self.longest_period_ms(&self.policy)),
+            near_age: self.policy.present_age(longest_near_period_ms(self.longest_period_ms(&self.policy))),
             spares: self.now_ms < self.spare_until_ms,
         }
     }
@@ -460,7 +460,7 @@ impl Zone {
             next: self.next,
             front_end,
             approach_end,
-            told_ms: self.told_period_ms(&self.policy),
+            longest_period_ms: self.longest_period_ms(&self.policy),
             pages,
             tally: self.tally(),
             occupancy: self.occupancy(),

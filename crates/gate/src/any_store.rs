@@ -88,8 +88,8 @@ impl Line for AnyLine {
         chosen!(self.enter(claims))
     }
 
-    async fn beat(&self, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
-        chosen!(self.beat(polls, told_ms))
+    async fn beat(&self, polls: Vec<PagePolls>, longest_period_ms: u32) -> Result<Snapshot> {
+        chosen!(self.beat(polls, longest_period_ms))
     }
 
     async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {

@@ -336,8 +336,8 @@ impl<S: Store> Line for CellLine<S> {
         self.call(|line| line.enter(claims)).await
     }
 
-    async fn beat(&self, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
-        self.call(|line| line.beat(polls, told_ms)).await
+    async fn beat(&self, polls: Vec<PagePolls>, longest_period_ms: u32) -> Result<Snapshot> {
+        self.call(|line| line.beat(polls, longest_period_ms)).await
     }
 
     async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {

@@ -252,7 +252,7 @@ impl Config {
     /// The longest polling period of the file's zones, in milliseconds.
     #[must_use]
     pub fn longest_polling_ms(&self) -> u32 {
-        self.zones.iter().map(|(_, zone)| zone.policy.longest_period_ms()).max().unwrap_or(0)
+        self.zones.iter().map(|(_, zone)| zone.policy.period_limit_ms()).max().unwrap_or(0)
     }
 }
 

@@ -175,12 +175,12 @@ async fn ask(client: &Client, call: &Call) -> Result<Value, Failure> {
         Call::Show(zone) => client.get(&path_of(zone)).await?,
         Call::Set { zone, fields, dry_run } => {
             let old = client.get(&path_of(zone)).await?;
-            let body = body_of(fields)?;
+            let body = body_of(fields, &old.value["events"])?;
             let path = dry(&path_of(zone), *dry_run);
             client.send(Method::PATCH, &path, old.etag.as_deref(), Some(&body)).await?
         }
         Call::Create { zone, fields, dry_run } => {
-            let mut body = body_of(fields)?;
+            let mut body = body_of(fields, &Value::Null)?;
             body.insert("id".to_owned(), zone.as_str().into());
             let path = dry("/admin/v1/zones", *dry_run);
             client.send(Method::POST, &path, None, Some(&body)).await?
@@ -249,19 +249,20 @@ fn dry(path: &str, dry_run: bool) -> String {
     if dry_run { format!("{path}?dry_run=true") } else { path.to_owned() }
 }
 
-/// The body of a change with these fields. The server checks them.
-fn body_of(fields: &[(String, String)]) -> Result<Map<String, Value>, Failure> {
+/// The body of a change with these fields, of a zone that has these events. The server checks them.
+fn body_of(fields: &[(String, String)], events: &Value) -> Result<Map<String, Value>, Failure> {
     let (mut policy, mut notice) = (Map::new(), Map::new());
+    let (mut events, mut of_events) = (events.as_array().cloned().unwrap_or_default(), Vec::new());
     for (name, text) in fields {
-        let fresh = match name.strip_prefix("notice.") {
-            Some(language) => {
-                let text = if text.is_empty() { Value::Null } else { text.as_str().into() };
-                notice.insert(language.to_owned(), text).is_none()
-            }
-            None => {
-                let value = text.parse::<i64>().map_or_else(|_| text.as_str().into(), Value::from);
-                policy.insert(name.clone(), value).is_none()
-            }
+        let fresh = if let Some(of_event) = name.strip_prefix("event.") {
+            set_event(&mut events, of_event, text)?;
+            of_events.push(name);
+            of_events.iter().filter(|known| **known == name).count() == 1
+        } else if let Some(language) = name.strip_prefix("notice.") {
+            let text = if text.is_empty() { Value::Null } else { text.as_str().into() };
+            notice.insert(language.to_owned(), text).is_none()
+        } else {
+            policy.insert(name.clone(), number_or_text(text)).is_none()
         };
         if !fresh {
             return Err(Failure::new(failure::USAGE, format!("`{name}` is given twice")));
@@ -274,7 +275,58 @@ fn body_of(fields: &[(String, String)]) -> Result<Map<String, Value>, Failure> {
     if !notice.is_empty() {
         body.insert("notice".to_owned(), notice.into());
     }
+    if !of_events.is_empty() {
+        body.insert("events".to_owned(), events.into());
+    }
     Ok(body)
+}
+
+fn number_or_text(text: &str) -> Value {
+    text.parse::<i64>().map_or_else(|_| text.into(), Value::from)
+}
+
+/// The fields of an event, beside its notice.
+const OF_EVENT: [&str; 7] =
+    ["prequeue_from", "begins", "ends", "before", "after", "admit_per_minute", "max_active"];
+
+/// Changes one field of an event: `ID.FIELD`, or `ID.notice.LANGUAGE`. An empty text takes the field away; `ID` alone deletes the
+/// event.
+fn set_event(events: &mut Vec<Value>, name: &str, text: &str) -> Result<(), Failure> {
+    let (id, field, language) = match (name.split_once(".notice."), name.rsplit_once('.')) {
+        (Some((id, language)), _) => (id, "notice", Some(language)),
+        (None, Some((id, field))) if OF_EVENT.contains(&field) => (id, field, None),
+        _ if text.is_empty() => {
+            let before = events.len();
+            events.retain(|event| event["id"] != name);
+            let known = events.len() < before;
+            return if known {
+                Ok(())
+            } else {
+                Err(Failure::new(failure::USAGE, format!("there is no event {name}")))
+            };
+        }
+        _ => {
+            let what = format!(
+                "`event.{name}`: name a field of the event ({}, notice.LANGUAGE), or leave the value empty to delete the event",
+                OF_EVENT.join(", ")
+            );
+            return Err(Failure::new(failure::USAGE, what));
+        }
+    };
+    let at = events.iter().position(|event| event["id"] == id).unwrap_or_else(|| {
+        events.push(json!({ "id": id }));
+        events.len() - 1
+    });
+    let event = &mut events[at];
+    match (language, text.is_empty()) {
+        (Some(language), false) => event["notice"][language] = text.into(),
+        (None, false) => event[field] = number_or_text(text),
+        (language, true) => {
+            let of = if language.is_some() { &mut event["notice"] } else { event };
+            of.as_object_mut().map(|fields| fields.remove(language.unwrap_or(field)));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -285,7 +337,7 @@ mod tests {
     fn fields_become_the_body_of_a_change() {
         let body = |fields: &[(&str, &str)]| {
             let fields: Vec<_> = fields.iter().map(|(n, t)| ((*n).to_owned(), (*t).to_owned())).collect();
-            body_of(&fields).map(Value::from)
+            body_of(&fields, &json!([{ "id": "old.one", "begins": "x" }])).map(Value::from)
         };
         let fields = [("mode", "hold"), ("admit_per_minute", "60"), ("notice.en", "7"), ("notice.ko", "")];
         let wanted =
@@ -293,6 +345,30 @@ mod tests {
         assert_eq!(body(&fields).expect("right"), wanted);
         assert_eq!(body(&[]).expect("nothing"), json!({}));
         assert!(body(&[("mode", "hold"), ("mode", "open")]).is_err());
+    }
+
+    #[test]
+    fn fields_of_events_change_the_events() {
+        let events = |fields: &[(&str, &str)]| {
+            let fields: Vec<_> = fields.iter().map(|(n, t)| ((*n).to_owned(), (*t).to_owned())).collect();
+            let old = json!([{ "id": "old.one", "begins": "x", "notice": { "en": "a", "ko": "b" } }]);
+            body_of(&fields, &old).map(|body| body["events"].clone()).map_err(|fault| fault.to_string())
+        };
+        assert_eq!(
+            events(&[
+                ("event.old.one.begins", "y"),
+                ("event.old.one.notice.ko", ""),
+                ("event.new.max_active", "5")
+            ]),
+            Ok(json!([
+                { "id": "old.one", "begins": "y", "notice": { "en": "a" } },
+                { "id": "new", "max_active": 5 },
+            ]))
+        );
+        assert_eq!(events(&[("event.old.one", "")]), Ok(json!([])));
+        assert!(events(&[("event.other", "")]).is_err_and(|fault| fault.contains("there is no event other")));
+        assert!(events(&[("event.old.one", "y")]).is_err_and(|fault| fault.contains("name a field")));
+        assert!(events(&[("event.a.begins", "x"), ("event.a.begins", "y")]).is_err());
     }
 
     #[test]

@@ -215,5 +215,5 @@ async fn serve(
 
 /// The longest polling period of the zones that are served, in milliseconds.
 fn longest_polling_ms(gate: &Gate<AnyStore>) -> u32 {
-    gate.policies().iter().map(|(_, policy)| policy.longest_period_ms()).max().unwrap_or(0)
+    gate.policies().iter().map(|(_, policy)| policy.period_limit_ms()).max().unwrap_or(0)
 }

@@ -140,8 +140,8 @@ impl Line for EmbeddedLine {
         self.ask(move |engine, zone, now| engine.enter(zone, &claims, now)).await
     }
 
-    async fn beat(&self, marks: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
-        self.ask(move |engine, zone, now| engine.beat(zone, &marks, told_ms, now)).await
+    async fn beat(&self, marks: Vec<PagePolls>, longest_period_ms: u32) -> Result<Snapshot> {
+        self.ask(move |engine, zone, now| engine.beat(zone, &marks, longest_period_ms, now)).await
     }
 
     async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {

@@ -143,12 +143,12 @@ impl<J: Journal> Engine<J> {
         &mut self,
         id: &ZoneId,
         marks: &[PagePolls],
-        told_ms: u32,
+        longest_period_ms: u32,
         now: Now,
     ) -> Result<Snapshot, StoreError> {
         let now = self.ready(now)?;
         let zone = self.zone(id)?;
-        zone.note_told(told_ms, now);
+        zone.note_longest_period(longest_period_ms, now);
         Ok(zone.beat(marks, now))
     }
 

@@ -179,12 +179,12 @@ pub trait Line: Send + Sync + 'static {
     /// Reports the polls since the last report, lets the store do what is due (evictions, generations), and returns the
     /// zone's snapshot. Call it about once a second for a zone that is in use or has people waiting.
     ///
-    /// `told_ms` is the longest polling period that this server tells, or may tell until the next call; 0 if that is the policy's.
-    /// It may tell it once a snapshot says so ([`Snapshot::told_ms`]).
+    /// `longest_period_ms` is the longest polling period that this server tells, or may tell until the next call; 0 if that is the
+    /// policy's. It may tell it once a snapshot says so ([`Snapshot::longest_period_ms`]).
     fn beat(
         &self,
         marks: Vec<PagePolls>,
-        told_ms: u32,
+        longest_period_ms: u32,
     ) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
 
     /// Reports which visitors were active since the last report, and ends the visits that are idle. Returns whose visits were left

@@ -311,8 +311,8 @@ impl<C: Client> Line for RedisLine<C> {
         self.redis.decide(&self.zone, &claims).await
     }
 
-    async fn beat(&self, marks: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
-        self.redis.beat_all(&self.zone, &marks, told_ms).await
+    async fn beat(&self, marks: Vec<PagePolls>, longest_period_ms: u32) -> Result<Snapshot> {
+        self.redis.beat_all(&self.zone, &marks, longest_period_ms).await
     }
 
     async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {

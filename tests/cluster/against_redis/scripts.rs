@@ -330,12 +330,12 @@ impl Trace<'_> {
         let share = [0, 1, 3, 10][self.dice.below(4)];
         let seqs: Vec<u64> = self.tickets.iter().map(|ticket| ticket.seq).collect();
         let marks = polls(seqs.into_iter().filter(|_| self.dice.below(10) < share));
-        let told_ms = [0, 0, 4_000, 8_000, 20_000][self.dice.below(5)];
+        let longest_period_ms = [0, 0, 4_000, 8_000, 20_000][self.dice.below(5)];
         if self.dice.below(40) == 0 {
             let new = (self.dice.below(2) == 0).then(|| b"what a server learnt".to_vec());
             drop(self.stores[at].line(&self.zone).exchange_learned(new).await);
         }
-        if let Ok(view) = self.stores[at].line(&self.zone).beat(marks, told_ms).await {
+        if let Ok(view) = self.stores[at].line(&self.zone).beat(marks, longest_period_ms).await {
             // The base has passed most of the first tickets.
             if self.dice.below(10) == 0 && self.tickets.len() > 3_000 {
                 self.tickets.retain(|ticket| ticket.seq >= view.base);

@@ -3,7 +3,7 @@
 //! Invariant: two zones with equal dumps give the same replies to the same later calls.
 
 use super::{Entry, Zone};
-use crate::{DumpInside, Tally, Told, segment::SEGMENT_TICKETS};
+use crate::{DumpInside, LongestPeriod, Tally, segment::SEGMENT_TICKETS};
 
 /// Everything that a zone's replies depend on, sorted by ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Dump {
     /// Nobody enters before this instant; 0 for none.
     pub opens_ms: u64,
     /// The longest polling period that people may keep to beside the policy's.
-    pub told: Told,
+    pub longest_period: LongestPeriod,
     /// Totals. `waiting` and `present` are sums over the segments.
     pub tally: Tally,
     /// The entries of the last minute: instant and count.
@@ -103,7 +103,7 @@ impl Zone {
             paused_ms: self.paused_ms,
             seen_all: self.seen_all,
             opens_ms: self.window.opens_ms(),
-            told: self.told,
+            longest_period: self.longest_period,
             tally: self.tally(),
             window: self.window.log().collect(),
             tickets: tickets.collect(),

@@ -190,7 +190,7 @@ impl Zone {
         window.advance(now.ms);
         zone.window = Arc::new(window);
         // What people were told is not durable. A busy server may have told them the longest period.
-        zone.note_told(policy.longest_period_ms(), now);
+        zone.note_longest_period(policy.period_limit_ms(), now);
         zone.marks.clear();
         match header.inside {
             _ if policy.max_active == 0 => {}

@@ -7,7 +7,7 @@ use std::{cmp::Reverse, collections::VecDeque, sync::Arc};
 use super::{Appointment, Claim, Decided, Entry, Joined, Verdict, Zone};
 use crate::{
     Mode, Now, Position,
-    policy::{GRACE_MS, LAST_STEP_MS, near_told_ms, warning_ms},
+    policy::{GRACE_MS, LAST_STEP_MS, longest_near_period_ms, warning_ms},
     segment::{SEGMENT_TICKETS, Segment},
     window::Upcoming,
 };
@@ -217,8 +217,9 @@ impl Zone {
             let new = self.segments[index].set_front(usize::try_from(end).unwrap_or(SEGMENT_TICKETS));
             for ticket in new {
                 let is_near = ticket < self.segments[index].near;
-                let told_ms = self.told_period_ms(&self.policy);
-                let period_ms = if is_near { near_told_ms(told_ms) } else { told_ms };
+                let longest_period_ms = self.longest_period_ms(&self.policy);
+                let period_ms =
+                    if is_near { longest_near_period_ms(longest_period_ms) } else { longest_period_ms };
                 self.appoint(first + ticket as u64, 0, period_ms.into());
             }
         }
@@ -228,10 +229,10 @@ impl Zone {
     /// all of them have heard it, and whoever is silent for two near periods is not present any more.
     pub(super) fn move_approach(&mut self, front_end: u64) -> u64 {
         let (mut end, mut near_end) = (front_end, 0);
-        let told_ms = self.told_period_ms(&self.policy);
-        if self.policy.mode == Mode::Auto && self.policy.near_period_ms() < told_ms {
-            end = front_end.max(self.behind_present(self.policy.approach_len(told_ms)));
-            near_end = self.mark_approach(end, warning_ms(told_ms));
+        let longest_period_ms = self.longest_period_ms(&self.policy);
+        if self.policy.mode == Mode::Auto && self.policy.near_period_ms() < longest_period_ms {
+            end = front_end.max(self.behind_present(self.policy.approach_len(longest_period_ms)));
+            near_end = self.mark_approach(end, warning_ms(longest_period_ms));
         } else {
             self.marks.clear();
         }

@@ -8,7 +8,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
 };
 
-use admission::Told;
+use admission::LongestPeriod;
 use store::Line;
 use wait::View;
 
@@ -22,14 +22,14 @@ pub(super) struct AnnouncedPeriods {
     /// A beat was ordered before its time, so that the store hears of a longer period.
     early_beat_requested: AtomicBool,
     /// By the time since the room was made.
-    memory: Mutex<Told>,
+    memory: Mutex<LongestPeriod>,
 }
 
 impl<L: Line> Room<L> {
     /// A holder was told this period by `view`.
     pub(super) fn note_told(&self, period_ms: u32, view: &View) {
         // In a sudden crowd each tenth of a second counts.
-        if view.told_ms < self.pace.wanted_ms().min(view.policy.longest_period_ms()) / 2
+        if view.longest_period_ms < self.pace.wanted_ms().min(view.policy.period_limit_ms()) / 2
             && !self.announced.early_beat_requested.load(Relaxed)
             && !self.is_away()
             && !self.announced.early_beat_requested.swap(true, Relaxed)
@@ -51,8 +51,8 @@ impl<L: Line> Room<L> {
         let mut memory = self.announced.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.advance(now_ms);
         memory.note(told_ms, now_ms);
-        let wanted_ms = self.pace.wanted_ms().min(policy.longest_period_ms());
-        let forgotten_ms = if view.told_ms < memory.period_ms() { memory.period_ms() } else { 0 };
+        let wanted_ms = self.pace.wanted_ms().min(policy.period_limit_ms());
+        let forgotten_ms = if view.longest_period_ms < memory.period_ms() { memory.period_ms() } else { 0 };
         let period_ms = told_ms.max(wanted_ms).max(forgotten_ms);
         if period_ms > policy.polling_period_ms { period_ms } else { 0 }
     }

@@ -86,7 +86,7 @@ pub(super) fn before_the_first(policy: Policy) -> View {
         next: 0,
         front_end: 0,
         approach_end: 0,
-        told_ms: policy.polling_period_ms,
+        longest_period_ms: policy.polling_period_ms,
         pages: Vec::new(),
         tally: Tally::default(),
         occupancy: None,

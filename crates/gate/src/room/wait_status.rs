@@ -113,8 +113,8 @@ fn next_poll(position: &Position, view: &View, seq: u64, scatter: u32) -> Wish {
     }
     let spread_ms = u64::from(period_ms) - ((u64::from(period_ms / 4) * u64::from(scatter)) >> 32);
     let period_ms = u32::try_from(spread_ms).unwrap_or(u32::MAX).max(near_ms.min(period_ms));
-    let longest_ms = view.policy.longest_period_ms();
-    Wish { period_ms, allowed_ms: view.told_ms.min(longest_ms), longest_ms }
+    let longest_ms = view.policy.period_limit_ms();
+    Wish { period_ms, allowed_ms: view.longest_period_ms.min(longest_ms), longest_ms }
 }
 
 #[cfg(feature = "sabotage")]
@@ -142,11 +142,12 @@ mod tests {
     #[test]
     fn a_long_period_is_spread_behind_and_short_near_the_front() {
         // 10,000 people wait; 100 of them belong to the front, and 400 approach it.
-        let view = |period_ms: u32, told_ms: u32| {
+        let view = |period_ms: u32, longest_period_ms: u32| {
             let policy = Policy { polling_period_ms: period_ms, ..Policy::default() };
             let mut view = before_the_first(policy);
             let of = &mut view.snapshot;
-            (of.next, of.front_end, of.approach_end, of.told_ms) = (10_000, 100, 500, told_ms);
+            (of.next, of.front_end, of.approach_end, of.longest_period_ms) =
+                (10_000, 100, 500, longest_period_ms);
             view
         };
         let wish = |view: &View, seq, slot_in_ms, poll_in_ms| {

@@ -264,8 +264,8 @@ impl Line for FakeLine {
         self.decide(|engine, zone, now| engine.enter(zone, &claims, now)).await
     }
 
-    async fn beat(&self, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
-        self.decide(|engine, zone, now| engine.beat(zone, &polls, told_ms, now)).await
+    async fn beat(&self, polls: Vec<PagePolls>, longest_period_ms: u32) -> Result<Snapshot> {
+        self.decide(|engine, zone, now| engine.beat(zone, &polls, longest_period_ms, now)).await
     }
 
     async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {

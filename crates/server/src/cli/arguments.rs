@@ -78,7 +78,7 @@ fn zone() -> Arg {
 
 fn fields() -> Arg {
     Arg::new("field").value_name("FIELD=VALUE").num_args(0..).help(
-        "As in the configuration file: admit_per_minute=600, mode=hold, notice.en=TEXT; an empty text removes a notice",
+        "As in the configuration file: admit_per_minute=600, mode=hold, notice.en=TEXT, event.ID.begins=INSTANT; an empty text removes a notice, and event.ID= the event",
     )
 }
 

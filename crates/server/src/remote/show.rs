@@ -99,6 +99,21 @@ fn definition(reply: &Value) -> String {
     let mut out: String = fields.map(|(name, value)| format!("{name} = {}\n", text(value))).collect();
     let notices = reply["notice"].as_object().into_iter().flatten();
     out.extend(notices.map(|(language, notice)| format!("notice.{language} = {}\n", text(notice))));
+    for event in list(&reply["events"]) {
+        let of = format!("event.{}", text(&event["id"]));
+        for (name, value) in event.as_object().into_iter().flatten().filter(|(name, _)| *name != "id") {
+            match value.as_object() {
+                Some(texts) => {
+                    out.extend(
+                        texts
+                            .iter()
+                            .map(|(of_text, said)| format!("{of}.{name}.{of_text} = {}\n", text(said))),
+                    );
+                }
+                None => out.push_str(&format!("{of}.{name} = {}\n", text(value))),
+            }
+        }
+    }
     out
 }
 

@@ -23,7 +23,12 @@ pub(super) type Polls<'a> = BTreeMap<u64, BTreeMap<usize, &'a PagePolls>>;
 
 impl<C: Client> Redis<C> {
     /// Beats the whole line, some segments a call, and makes the snapshot.
-    pub(super) async fn beat_all(&self, zone: &Zone, polls: &[PagePolls], told_ms: u32) -> Result<Snapshot> {
+    pub(super) async fn beat_all(
+        &self,
+        zone: &Zone,
+        polls: &[PagePolls],
+        longest_period_ms: u32,
+    ) -> Result<Snapshot> {
         let by_segment = by_segment(polls);
         let all: Vec<u64> = {
             let memory = lock(&zone.memory);
@@ -37,14 +42,16 @@ impl<C: Client> Redis<C> {
         let mut slices = all.chunks(self.max_segments).rev().peekable();
         while let Some(slice) = slices.next() {
             let with_counts = slices.peek().is_none();
-            let (answer, counts) = self.beat_slice(zone, slice, &by_segment, with_counts, told_ms).await?;
+            let (answer, counts) =
+                self.beat_slice(zone, slice, &by_segment, with_counts, longest_period_ms).await?;
             let Some((ends, counts)) = counts else { continue };
             let front = self.front(&answer, ends.0, &counts);
             if front.iter().all(|segment| slice.contains(segment)) {
                 return self.complete(zone, ends, counts, answer).await;
             }
             // The line begins with many segments in which nobody is present.
-            let (answer, counts) = self.beat_slice(zone, &front, &Polls::new(), true, told_ms).await?;
+            let (answer, counts) =
+                self.beat_slice(zone, &front, &Polls::new(), true, longest_period_ms).await?;
             let (ends, counts) = counts.ok_or(Garbled("a beat"))?;
             return self.complete(zone, ends, counts, answer).await;
         }
@@ -116,7 +123,7 @@ impl<C: Client> Redis<C> {
         slice: &[u64],
         polls: &Polls<'_>,
         with_counts: bool,
-        told_ms: u32,
+        longest_period_ms: u32,
     ) -> Result<(Header, Option<((u64, u64), Vec<Counts>)>)> {
         let own = |memory: &Memory| {
             let mut args = Vec::with_capacity(slice.len() * 3 + 2);
@@ -124,7 +131,7 @@ impl<C: Client> Redis<C> {
                 let (at, bytes) = polls.get(segment).map_or((0, Vec::new()), poll_bytes);
                 args.extend([text(memory.rev_of(*segment)), text(at), bytes.into()]);
             }
-            args.extend([text(u32::from(with_counts)), text(told_ms)]);
+            args.extend([text(u32::from(with_counts)), text(longest_period_ms)]);
             args
         };
         let asked = Instant::now();

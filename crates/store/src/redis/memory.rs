@@ -463,7 +463,7 @@ impl Memory {
             next: header.next,
             front_end,
             approach_end,
-            told_ms: header.told_ms.max(header.policy.polling_period_ms),
+            longest_period_ms: header.longest_period_ms.max(header.policy.polling_period_ms),
             pages: pages.finish(),
             tally: Tally {
                 waiting: header.live,

@@ -65,7 +65,7 @@ pub(super) struct Header {
     /// How many slots of the last minute are presumed to be taken because the state was lost in it.
     pub(super) presumed: u64,
     /// The longest polling period that people may keep to beside the policy's, in milliseconds.
-    pub(super) told_ms: u32,
+    pub(super) longest_period_ms: u32,
     /// The people inside, where their number is limited.
     pub(super) inside: Inside,
     /// The part of the policy that the rules read. The register has the rest.
@@ -168,7 +168,8 @@ impl Header {
         let (presumed_at, presumed) = (next!(), next!());
         // The state keeps the number; after a minute no window counts these slots any more.
         let presumed = if now.saturating_sub(presumed_at) < MINUTE_MS { presumed } else { 0 };
-        let (_spare_until, told_ms, _told_until, _told_next) = (next!(), small(next!())?, next!(), next!());
+        let (_spare_until, longest_period_ms, _told_until, _told_next) =
+            (next!(), small(next!())?, next!(), next!());
         for number in &mut numbers[policy::FIRST_RULES..policy::SECOND_RULES] {
             *number = small(next!())?;
         }
@@ -216,7 +217,7 @@ impl Header {
             floor,
             start,
             presumed,
-            told_ms,
+            longest_period_ms,
             inside,
             policy,
             opens_ms,

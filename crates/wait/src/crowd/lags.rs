@@ -19,11 +19,11 @@ impl Lags {
     pub(super) fn of(snapshot: &Snapshot) -> Self {
         let policy = &snapshot.policy;
         let generation_s = number(policy.generation_ms()) / 1_000.0;
-        let period_s = f64::from(snapshot.told_ms) / 1_000.0;
+        let period_s = f64::from(snapshot.longest_period_ms) / 1_000.0;
         // People leave in the middle between two polls, and a poll is reported half a second late.
         let after = |generations: f64| (generations * generation_s + 0.5 - period_s / 2.0).max(0.5);
         let evicted_s = after(number(IDLE_AGE - 1));
-        let absent_s = after(number(policy.present_age(snapshot.told_ms))).min(evicted_s);
+        let absent_s = after(number(policy.present_age(snapshot.longest_period_ms))).min(evicted_s);
         let near_s = f64::from(policy.near_period_ms()) / 1_000.0;
         let front_s = (2.0 * near_s + 1.5 - near_s / 2.0).min(absent_s);
         Self { absent_s, evicted_s, front_s, generation_s }

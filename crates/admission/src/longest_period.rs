@@ -1,21 +1,21 @@
 //! The longest polling period that people may keep to, where that is not the policy's.
 //!
 //! Servers tell longer periods while they are busy, and an operator may shorten the period. Whoever was told a long one comes back
-//! after it, so the line has to know. Invariant: for as long as somebody may keep to a period that was noted, [`Told::period_ms`]
-//! is at least that period.
+//! after it, so the line has to know. Invariant: for as long as somebody may keep to a period that was noted,
+//! [`LongestPeriod::period_ms`] is at least that period.
 
 use crate::policy::warning_ms;
 
 /// The longest period that was told, and until when people may keep to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct LongestPeriod {
     period_ms: u32,
     until_ms: u64,
     /// The longest of the shorter periods that were noted since `period_ms` was noted last.
     next_ms: u32,
 }
 
-impl Told {
+impl LongestPeriod {
     /// A state that another implementation of this rule has: for tests that compare the two.
     #[must_use]
     pub fn from_parts(period_ms: u32, until_ms: u64, next_ms: u32) -> Self {
@@ -54,13 +54,13 @@ mod tests {
 
     #[test]
     fn a_period_counts_until_everybody_has_heard_a_shorter_one() {
-        let mut told = Told::default();
+        let mut longest = LongestPeriod::default();
         let mut at = |now_ms, noted: Option<u32>| {
-            told.advance(now_ms);
+            longest.advance(now_ms);
             if let Some(period_ms) = noted {
-                told.note(period_ms, now_ms);
+                longest.note(period_ms, now_ms);
             }
-            told.period_ms()
+            longest.period_ms()
         };
         assert_eq!(at(0, None), 0);
         assert_eq!(at(1_000, Some(20_000)), 20_000);
@@ -75,16 +75,16 @@ mod tests {
     #[test]
     fn nobody_keeps_to_a_longer_period_than_the_one_that_counts() {
         // Each second another period is told, by a rule that has no meaning.
-        let (mut told, mut back) = (Told::default(), Vec::new());
+        let (mut longest, mut back) = (LongestPeriod::default(), Vec::new());
         for second in 0..600_u64 {
             let now_ms = second * 1_000;
-            told.advance(now_ms);
+            longest.advance(now_ms);
             let period_ms = 4_000 + u32::try_from(second * second * 7_919 % 16_000).expect("small");
-            told.note(period_ms, now_ms);
+            longest.note(period_ms, now_ms);
             back.push((now_ms + warning_ms(period_ms), period_ms));
-            let longest =
+            let kept_to =
                 back.iter().filter(|(until_ms, _)| *until_ms > now_ms).map(|(_, period_ms)| *period_ms);
-            assert!(Some(told.period_ms()) >= longest.max(), "second {second}");
+            assert!(Some(longest.period_ms()) >= kept_to.max(), "second {second}");
         }
     }
 }

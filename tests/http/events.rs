@@ -1,0 +1,191 @@
+//! Zones that open at a set instant, and events that begin and end by themselves.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::{
+    app::{self, Answer, App, body},
+    clock::eventually,
+    weir::{Setup, Weir, zone},
+};
+
+/// The machine's clock, which is that of the embedded store, in milliseconds since 1970.
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    u64::try_from(since.as_millis()).expect("fits")
+}
+
+/// An instant so many seconds from now, as operators write it, and in milliseconds.
+fn in_s(seconds: i64) -> (String, u64) {
+    let second = i64::try_from(unix_ms() / 1_000).expect("fits") + seconds;
+    let text = admission::instant_text(u32::try_from(second).expect("before 2106"));
+    (text, u64::try_from(second).expect("after 1970") * 1_000)
+}
+
+fn patch(weir: &Weir, change: &Value) -> (u16, Value) {
+    let tag = weir.admin_ask("GET", "/admin/v1/zones/Z", &[], None).header("etag").expect("a tag").to_owned();
+    let reply =
+        weir.admin_ask("PATCH", "/admin/v1/zones/Z", &[("If-Match", &tag)], Some(&change.to_string()));
+    (reply.status, reply.json())
+}
+
+/// An event whose pre-queue has begun, and that begins and ends so many seconds from now.
+fn event(begins_s: i64, ends_s: i64) -> (Value, u64) {
+    let (begins, at_ms) = in_s(begins_s);
+    let event = json!({
+        "id": "sale", "prequeue_from": in_s(-120).0, "begins": begins, "ends": in_s(ends_s).0,
+        "before": "closed", "after": "closed", "admit_per_minute": 60, "notice": { "en": "Soon." },
+    });
+    (event, at_ms)
+}
+
+/// Nobody enters before the instant. People are told how long it is, and the first enter within a tenth of a second, because they were
+/// asked to come at the instant.
+pub(crate) fn a_zone_opens_at_its_instant() {
+    let (opens, at_ms) = in_s(4);
+    let weir = Setup::zone(600, &format!("opens_at = \"{opens}\"")).start();
+    let mut apps: Vec<App> = (0..20).map(|_| App::new("Z")).collect();
+    for app in &mut apps {
+        let asked_ms = unix_ms();
+        let answer = app.step(weir.public).expect("a reply").clone();
+        let told = answer.waiting().opens_in_ms.expect("it is to come");
+        let (most, least) = (at_ms - asked_ms, at_ms.saturating_sub(unix_ms()));
+        assert!((least.saturating_sub(50)..=most + 50).contains(&told), "{told}, not {least} to {most}");
+    }
+    let mut first_ms = None;
+    let all_in = |apps: &[App]| {
+        if apps.iter().any(|app| app.entered.is_some()) {
+            first_ms.get_or_insert_with(unix_ms);
+        }
+        apps.iter().all(|app| app.entered.is_some())
+    };
+    let mut all_in = all_in;
+    app::run(&mut apps, || weir.public, &mut all_in, Duration::from_secs(40));
+    let first_ms = first_ms.expect("somebody entered");
+    assert!(first_ms >= at_ms, "{} ms early", at_ms - first_ms);
+    app::assert_each_in_once(&apps);
+    let shown = weir.admin_ask("GET", "/admin/v1/zones/Z", &[], None).json();
+    assert_eq!(shown["policy"]["opens_at"], Value::from(opens));
+}
+
+/// An event begins and ends by itself, with its own rate and notice, and the zone's own definition stays as it is.
+pub(crate) fn an_event_begins_and_ends_by_itself() {
+    let weir = Setup::zone(600, "").start();
+    let (event, begins_ms) = event(4, 9);
+    let (status, changed) = patch(&weir, &json!({ "events": [event] }));
+    assert_eq!(status, 200, "{changed}");
+    let join = || weir.post("/traffic/wait", &body("Z", None));
+    let first = eventually("places are taken", || {
+        let answer = Answer::of(&join());
+        answer.waiting.as_ref().is_some_and(|waiting| waiting.opens_in_ms.is_some()).then_some(answer)
+    });
+    let notice = || weir.get("/traffic/notice?zone=Z").json()["notice"]["en"].clone();
+    assert_eq!(notice(), "Soon.");
+    let shown = weir.admin_ask("GET", "/admin/v1/zones/Z", &[], None).json();
+    assert_eq!(
+        (&shown["policy"]["admit_per_minute"], &shown["policy"]["opens_at"]),
+        (&600.into(), &Value::Null)
+    );
+    assert_eq!(shown["events"][0]["id"], "sale");
+    eventually("the first one enters", || {
+        Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&first.token)))).pass
+    });
+    assert!(unix_ms() >= begins_ms, "{} ms early", begins_ms - unix_ms());
+    let closed = eventually("it is over", || Some(join()).filter(|reply| reply.status != 200));
+    assert_eq!(closed.problem(), "zone_closed", "{closed:?}");
+    assert_eq!(notice(), Value::Null);
+    assert_eq!(patch(&weir, &json!({ "events": null })).0, 200);
+    eventually("it is open as usual", || (join().status == 200).then_some(()));
+}
+
+/// The server is killed during the pre-queue. Nobody loses the place or enters early, and the event begins on time.
+pub(crate) fn a_restart_does_not_move_an_event() {
+    let mut weir = Setup::zone(600, "").start();
+    let (event, begins_ms) = event(6, 60);
+    assert_eq!(patch(&weir, &json!({ "events": [event] })).0, 200);
+    let join = |weir: &Weir| Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
+    let opens = |answer: &Answer| answer.waiting.as_ref().and_then(|waiting| waiting.opens_in_ms);
+    let first = eventually("places are taken", || Some(join(&weir)).filter(|answer| opens(answer).is_some()));
+    weir.kill_and_restart();
+    let entry = || Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&first.token))));
+    if unix_ms() + 500 < begins_ms {
+        let again = entry();
+        assert!(opens(&again).is_some() || unix_ms() >= begins_ms, "{again:?}");
+    }
+    eventually("the first one enters", || entry().pass);
+    assert!(unix_ms() >= begins_ms, "{} ms early", begins_ms - unix_ms());
+}
+
+/// Events are read from the file, and a file whose events do not fit is refused with the place.
+pub(crate) fn events_of_a_file() {
+    let (_, begins_ms) = in_s(0);
+    let with = |more: &str| {
+        let (from, begins, ends) = (in_s(-90).0, in_s(3).0, in_s(60).0);
+        let event = format!(
+            "[[zone.event]]\nid = \"sale\"\nprequeue_from = \"{from}\"\nbegins = \"{begins}\"\nends = \"{ends}\"\n{more}\n"
+        );
+        zone("Z", 600, &event)
+    };
+    let weir = Setup::new(&with("")).start();
+    let answer = Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
+    assert!(answer.can_enter || answer.waiting().opens_in_ms.is_some(), "{answer:?}");
+    eventually("it begins", || {
+        Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&answer.token)))).pass
+    });
+    assert!(unix_ms() >= begins_ms + 2_000);
+    for (more, why) in [
+        ("before = \"shut\"", "weir.toml:4: zone.event: before: \"shut\" is not one of usual, hold, closed"),
+        ("colour = \"red\"", "unknown field `colour`"),
+        ("admit_per_minute = 0", "event sale: admit_per_minute is 0, and must be 1 to 600000"),
+        ("max_active = -1", "zone.event"),
+    ] {
+        let ended = Setup::new(&with(more)).fail();
+        assert_eq!(ended.status.code(), Some(64), "{more}: {}", ended.log);
+        assert!(ended.log.contains(why), "{more}: {}", ended.log);
+    }
+}
+
+/// What is wrong with an event is said, with the field, and changes nothing.
+pub(crate) fn wrong_events_are_refused() {
+    let weir = Setup::zone(600, "").start();
+    let with = |field: &str, value: Value| {
+        let (mut event, _) = event(600, 1_200);
+        event[field] = value;
+        json!({ "events": [event] })
+    };
+    let two = |more: i64| {
+        let (mut other, one) = (event(600 + more, 3_000 + more).0, event(600, 1_200).0);
+        other["id"] = "other".into();
+        other["prequeue_from"] = in_s(more).0.into();
+        json!({ "events": [one, other] })
+    };
+    for (change, status, code, why) in [
+        (json!({ "events": {} }), 400, "wrong_type", "`events` must be an array of events, or null"),
+        (json!({ "events": [1] }), 400, "wrong_type", "`events.0` must be an object"),
+        (json!({ "events": [{ "id": "a" }] }), 400, "missing_field", "missing field `prequeue_from`"),
+        (with("colour", "red".into()), 400, "unknown_field", "unknown field `colour`"),
+        (with("id", "a b".into()), 400, "wrong_type", "`events.0.id`"),
+        (
+            with("begins", "tomorrow".into()),
+            400,
+            "wrong_type",
+            "`events.0.begins`: \"tomorrow\" is not an instant",
+        ),
+        (with("ends", "2026-03-29T02:30[Europe/Berlin]".into()), 400, "wrong_type", "say which by an offset"),
+        (with("begins", in_s(-119).0.into()), 422, "out_of_range", "at least 60 s before begins"),
+        (with("ends", in_s(600).0.into()), 422, "out_of_range", "ends must be after begins"),
+        (with("admit_per_minute", 0.into()), 422, "out_of_range", "admit_per_minute is 0"),
+        (with("notice", json!({ "EN": "x" })), 400, "wrong_type", "`events.0.notice`"),
+        (two(1_100), 422, "out_of_range", "has its pre-queue from"),
+        (json!({ "policy": { "opens_at": "soon" } }), 400, "wrong_type", "`policy.opens_at`"),
+        (json!({ "policy": { "opens_at": 5 } }), 400, "wrong_type", "`policy.opens_at` must be an instant"),
+    ] {
+        let (refused, problem) = patch(&weir, &change);
+        let detail = problem["detail"].as_str().unwrap_or_default();
+        assert_eq!((refused, problem["code"].as_str()), (status, Some(code)), "{change}: {problem}");
+        assert!(detail.contains(why), "{change}: {detail}");
+    }
+    assert_eq!(weir.admin_ask("GET", "/admin/v1/zones/Z", &[], None).json()["events"], json!([]));
+    assert_eq!(patch(&weir, &two(1_300)).0, 200, "they meet, and do not overlap");
+}
