@@ -8,7 +8,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { askPatch, snapshot } from "./change.jsx";
 import { Here, Notices, noticesOf, readNotices } from "./editor.jsx";
 import { allZones, hereZone, isSure, isZone, partsOf, readInstant, secondOf, writeInstant } from "./instant.js";
-import { now_s as serverNow } from "./live.js";
+import { live, now_s as serverNow } from "./live.js";
 import { Course, instant, shownPart } from "./parts.jsx";
 import { NUMBERS, isZoneId } from "./policy.js";
 import { MAX_EVENTS, MOMENTS, OUTSIDE, PARTS, USUAL_PREQUEUE_S, courseOfChange, eventFaults, rebased, refusedPart, sortedEvents, stateOf } from "./schedule.js";
@@ -96,7 +96,16 @@ export function Schedule({ zone, isMine }) {
     set(null);
     setEnded(ended + 1);
   };
-  const remove = ({ id }) => askPatch(zone, { events: events.filter((event) => event.id !== id) }, () => form?.id === id && set(null));
+  /** A form for another event goes on from the state after the deletion, if it was begun on the state before. */
+  const without = (id, etag) => (form) => {
+    if (!form || form.id === id) return null;
+    return form.base.etag === etag ? { ...form, base: snapshot(live.zones.get(zone.id)) } : form;
+  };
+  const remove = ({ id }) => {
+    // The zone is another one by the time of the deletion.
+    const { etag } = zone;
+    askPatch(zone, { events: events.filter((event) => event.id !== id) }, () => set(without(id, etag)));
+  };
   const one = (event) => (
     <Event key={event.id} event={event} now_s={now_s} isMine={isMine} change={() => begin(event)} remove={() => remove(event)} />
   );
@@ -290,10 +299,11 @@ function MomentField({ name, moment, zone, fault, how, set }) {
   const known_s = secondOf(written);
   const id = `event-${name}`;
   const shared = { "aria-invalid": Boolean(fault), "aria-describedby": `${id}-how` };
+  // Fields hold whole minutes. What they cannot hold stays a text.
+  const parts = isText && known_s !== null && isZone(zone) ? partsOf(writeInstant(known_s, zone)) : null;
   const turn = () => {
-    if (!isText) return set({ ...moment, text: written });
-    const parts = known_s === null || !isZone(zone) ? null : partsOf(writeInstant(known_s, zone));
-    set(parts ? { date: parts.date, time: parts.time, text: null } : { ...BLANK });
+    if (!isText) set({ ...moment, text: written });
+    else set(parts ? { date: parts.date, time: parts.time, text: null } : BLANK);
   };
   return (
     <fieldset class="field moment">
@@ -316,7 +326,7 @@ function MomentField({ name, moment, zone, fault, how, set }) {
             <input type="time" aria-label={t("moment.time", { label })} value={moment.time} {...shared} onInput={(event) => set({ ...moment, time: event.target.value })} />
           </>
         )}
-        <button type="button" onClick={turn}>{t(isText ? "moment.asFields" : "moment.asText")}<span class="unseen"> {label}</span></button>
+        <button type="button" disabled={isText && written !== "" && !parts} onClick={turn}>{t(isText ? "moment.asFields" : "moment.asText")}<span class="unseen"> {label}</span></button>
       </div>
       <small id={`${id}-how`} class={fault ? "fault" : "muted"}>{fault ?? (written ? <Here text={written} /> : how)}</small>
     </fieldset>
