@@ -8,17 +8,21 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refused, call, zonePath } from "./api.js";
 import { toast } from "./frame.jsx";
 import { useLive } from "./hooks.js";
-import { drop, list, live, may, show, take, whoami } from "./live.js";
+import { drop, list, live, may, now_s, show, take, whoami } from "./live.js";
 import { Editor, draftOf, readDraft } from "./editor.jsx";
-import { DEFAULTS, MODES, differences, isZoneId, patchBetween, patched, scaled } from "./policy.js";
-import { ModeBadge, eta, fieldName, shown } from "./parts.jsx";
-import { count, has, span, t } from "./words.js";
+import { secondOf } from "./instant.js";
+import { inForce } from "./order.js";
+import { DEFAULTS, MODES, differences, isZoneId, ofEvent, patchBetween, patchFor, patched, scaled } from "./policy.js";
+import { Course, ModeBadge, changeText, eta, fieldName, shown } from "./parts.jsx";
+import { courseOfChange, phaseAt } from "./schedule.js";
+import { count, has, localOf, span, t } from "./words.js";
 
 // --- jobs -------------------------------------------------------------------------------------------------------
 // A job is a change to be made: {do: "patch", zone, patch} | {do: "create", id, definition} | {do: "delete", zone}.
-// `zone` is the state for which it was made, with policy, notice and etag.
+// `zone` is the state for which it was made, with policy, notice, events and etag.
 
-const snapshot = (zone) => structuredClone({ id: zone.id, etag: zone.etag, policy: zone.policy, notice: zone.notice ?? {} });
+export const snapshot = (zone) =>
+  structuredClone({ id: zone.id, etag: zone.etag, policy: zone.policy, notice: zone.notice ?? {}, events: zone.events ?? [] });
 
 async function perform(job, dry) {
   const query = dry ? "?dry_run=true" : "";
@@ -45,12 +49,7 @@ function done(job, change, undone) {
   live.changes += 1;
   list();
   const back = wayBack(job, change);
-  const what =
-    job.do === "patch"
-      ? differences(change.before, change.zone).map(({ field, before, after }) =>
-          field.startsWith("notice.") ? fieldName(field) : `${fieldName(field)} ${shown(field, before)} → ${shown(field, after)}`,
-        ).join(", ")
-      : "";
+  const what = job.do === "patch" ? changeText(differences(change.before, change.zone)) : "";
   const text = t(undone ? "done.undone" : `done.${job.do}`, { zone: idOf(job), what });
   toast(text, may(roleFor(back)) ? [t("undo"), () => undo(back)] : undefined);
 }
@@ -81,8 +80,9 @@ export function close() {
   show();
 }
 
-/** Previews `patch` on `zone` and asks for confirmation. Calls `then` after the change. */
-export const askPatch = (zone, patch, then) => open({ job: { do: "patch", zone: snapshot(zone), patch }, then });
+/** Previews `patch` on `zone` and asks for confirmation. Calls `then` after the change. If the server refuses it, `refused` gets the
+ * refusal and the job, and returns whether it shows the reason. Then the dialog closes. */
+export const askPatch = (zone, patch, then, refused) => open({ job: { do: "patch", zone: snapshot(zone), patch }, then, refused });
 export const askDelete = (zone, then) => open({ job: { do: "delete", zone: snapshot(zone) }, then });
 export const askCreate = (id, definition) => open({ job: { do: "create", id, definition }, undoing: true });
 export const askUndo = (zone, patch) => open({ job: { do: "patch", zone: snapshot(zone), patch }, undoing: true });
@@ -156,8 +156,24 @@ function consequences(job, before, after) {
   if (was.polling_period_ms !== is.polling_period_ms) {
     found.push([is.polling_period_ms > was.polling_period_ms ? "then.rarer" : "then.oftener", {}]);
   }
+  if (was.opens_at !== is.opens_at) {
+    const opens_s = secondOf(is.opens_at);
+    if (opens_s === null) found.push(["then.opens.none", {}]);
+    else if (opens_s <= now_s()) found.push(["then.opens.past", {}]);
+    else found.push(["then.opens", { at: localOf(opens_s), span: span(opens_s - now_s()), rate: is.admit_per_minute }]);
+    if (opens_s !== null && is.mode !== "auto") found.push(["then.opens.mode", { mode: t(`mode.${is.mode}`) }]);
+  }
+  const { is: phase, event } = phaseAt(after.events, now_s());
+  const isOwn = (field) => was[field] !== is[field] && event?.[field] !== undefined && (phase === "prequeue" || phase === "open");
+  if (isOwn("admit_per_minute") || isOwn("max_active")) found.push(["then.event", { id: event.id }]);
+  const areEvents = JSON.stringify(before.events) !== JSON.stringify(after.events);
+  if (areEvents && is.mode !== "auto") found.push(["schedule.stopped", { mode: t(`mode.${is.mode}`) }]);
   return found;
 }
+
+/** Whether the waits before and after a change can be compared: the server plans with the zone's own policy, and an event has another. */
+const areWaitsKnown = (before, after) =>
+  [before, after].every((definition) => !definition || phaseAt(definition.events, now_s()).is === "usual");
 
 const isDanger = (job, after) =>
   job.do === "delete" || ["closed", "open"].includes(job.patch?.policy?.mode) || (after?.policy.mode === "closed" && job.do === "create");
@@ -167,7 +183,7 @@ function refusal(error, dry) {
   const { problem, code } = error;
   if (code === "unreachable") return t(dry ? "refused.unreachable.dry" : "refused.unreachable");
   if (code === "forbidden") return t("refused.forbidden");
-  if (code === "out_of_range") {
+  if (code === "out_of_range" && problem.field) {
     const field = has(`field.${problem.field}`) ? fieldName(problem.field) : String(problem.field);
     return t("refused.out_of_range", { field, low: Number(problem.low), high: Number(problem.high) });
   }
@@ -175,7 +191,7 @@ function refusal(error, dry) {
   return t("refused", { status: error.status, code: code || "?", detail: problem.detail ?? "" });
 }
 
-function Confirm({ job: first, then, undoing }) {
+function Confirm({ job: first, then, undoing, refused }) {
   const [job, setJob] = useState(first);
   const [step, set] = useState({ is: "asking" });
   const [typed, setTyped] = useState("");
@@ -186,7 +202,10 @@ function Confirm({ job: first, then, undoing }) {
     if (!(error instanceof Refused)) throw error;
     // The role may have changed.
     if (error.status === 401 || error.status === 403) whoami();
-    if (error.status !== 412) return set({ is: "refused", error, dry });
+    if (error.status !== 412) {
+      if (refused?.(error, job)) return close();
+      return set({ is: "refused", error, dry });
+    }
     // The problem document holds the current zone; if it does not, fetch it.
     let now = error.problem.zone;
     try {
@@ -244,7 +263,8 @@ function Confirm({ job: first, then, undoing }) {
             {consequences(job, before, after).map(([key, values]) => (
               <p class={danger ? "then danger" : "then"}>{t(key, values)}</p>
             ))}
-            <Etas etas={step.change.etas ?? []} />
+            {after && before && <Course steps={courseOfChange(before, after, now_s())} now_s={now_s()} />}
+            <Etas etas={areWaitsKnown(before, after) ? step.change.etas ?? [] : []} />
             {job.do === "delete" && (
               <label class="typed">
                 {t("confirm.type", { zone })}
@@ -264,7 +284,7 @@ function Confirm({ job: first, then, undoing }) {
         <div class="ends">
           <button type="button" onClick={close}>{t(step.is === "refused" || nothing ? "close" : "cancel")}</button>
           {step.is === "conflict" && (
-            <button type="button" class="main" ref={go} onClick={() => setJob({ ...job, zone: step.now })}>
+            <button type="button" class="main" ref={go} onClick={() => setJob({ ...job, zone: step.now, patch: job.patch && patchFor(job.patch, job.zone, step.now) })}>
               {t("conflict.again")}
             </button>
           )}
@@ -296,7 +316,7 @@ function Differences({ rows, was, is, isNew }) {
       </thead>
       <tbody>
         {rows.map(({ field, before, after }) => (
-          <tr>
+          <tr class={ofEvent(field) ? "event" : undefined}>
             <th scope="row">{fieldName(field)}</th>
             {!isNew && <td class="was">{shown(field, before)}</td>}
             <td class="is">{shown(field, after)}</td>
@@ -383,8 +403,8 @@ function Quick({ id }) {
   return (
     <Dialog title={id}>
       <p class="facts">
-        <ModeBadge mode={zone.policy.mode} />
-        <span>{t("quick.facts", { waiting: zone.now.waiting, rate: zone.policy.admit_per_minute, eta: eta(zone) })}</span>
+        <ModeBadge mode={inForce(zone).mode} />
+        <span>{t("quick.facts", { waiting: zone.now.waiting, rate: inForce(zone).admit_per_minute, eta: eta(zone) })}</span>
       </p>
       <Levers zone={zone} />
       <div class="ends">
@@ -399,7 +419,7 @@ function Quick({ id }) {
 
 function Create() {
   const [id, setId] = useState("");
-  const [draft, set] = useState(() => draftOf({ policy: DEFAULTS, notice: {} }));
+  const [draft, set] = useState(() => draftOf({ policy: DEFAULTS, notice: {}, events: [] }));
   const read = readDraft(draft);
   const bad = id !== "" && !isZoneId(id);
   const taken = live.zones.has(id);

@@ -8,8 +8,8 @@ import { Refused, call } from "./api.js";
 import { askCreate, askDelete, askUndo } from "./change.jsx";
 import { useEvery, useLive, usePage } from "./hooks.js";
 import { live, may } from "./live.js";
-import { Denied, fieldName, shown } from "./parts.jsx";
-import { differences, patchBetween, patched } from "./policy.js";
+import { Denied, changeText, fieldName, shown } from "./parts.jsx";
+import { differences, ofEvent, patchBetween, patchFor, patched } from "./policy.js";
 import { dayOf, t } from "./words.js";
 
 const ASK_MS = 10_000;
@@ -54,9 +54,10 @@ export function ChangeList({ zone }) {
 function Change({ change, withZone }) {
   const { at, who, role, zone, before, after } = change;
   const now = live.zones.get(zone);
-  const isBack = before && after && now && Object.keys(patchBetween(now, patched(now, patchBetween(after, before)))).length === 0;
+  const back = before && after && now ? patchFor(patchBetween(after, before), after, now) : null;
+  const isBack = back && Object.keys(patchBetween(now, patched(now, back))).length === 0;
   const undo = () => {
-    if (before && after) askUndo(now, patchBetween(after, before));
+    if (before && after) askUndo(now, back);
     else if (after) askDelete(now);
     else askCreate(zone, before);
   };
@@ -69,9 +70,9 @@ function Change({ change, withZone }) {
         {!after && <span>{t("changes.deleted")}</span>}
         {before && after && (
           <ul>
-            {differences(before, after).map(({ field, before: was, after: is }) => (
+            {differences(before, after).map((row) => (
               <li>
-                {fieldName(field)} <del>{shown(field, was)}</del> → <ins>{shown(field, is)}</ins>
+                {ofEvent(row.field)?.part === "" ? changeText([row]) : <>{fieldName(row.field)} <del>{shown(row.field, row.before)}</del> → <ins>{shown(row.field, row.after)}</ins></>}
               </li>
             ))}
           </ul>

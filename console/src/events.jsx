@@ -8,7 +8,7 @@ import { Refused } from "./api.js";
 import { history } from "./history.js";
 import { useEvery, useLive, usePage } from "./hooks.js";
 import { ACTS, BUSY, FEED, RARE, want } from "./live.js";
-import { fieldName, shown } from "./parts.jsx";
+import { changeText, shown } from "./parts.jsx";
 import { differences } from "./policy.js";
 import { count, dayOf, has, span, t } from "./words.js";
 
@@ -22,14 +22,11 @@ const chosen = { kinds: new Set([...RARE, ...ACTS]), zone: "", stopped: null };
 
 const TONES = {
   StoreLost: "bad", AdmittedUnseen: "bad", Limited: "warn", Refused: "warn", StoreBack: "good", ZoneAdded: "good",
-  ModeChanged: "note", PolicyChanged: "note", NoticeChanged: "note", ZoneRemoved: "note",
+  ModeChanged: "note", PolicyChanged: "note", NoticeChanged: "note", ScheduleChanged: "note", ZoneRemoved: "note",
 };
 
 /** What a change changed. */
-const changed = ({ before, after }) =>
-  differences(before, after).map(({ field, before: was, after: is }) =>
-    field.startsWith("notice.") ? fieldName(field) : `${fieldName(field)} ${shown(field, was)} → ${shown(field, is)}`,
-  ).join(", ");
+const changed = ({ before, after }) => changeText(differences(before, after));
 
 /** Who did it, if a person did. A change without an author was made at another server, or in the file. */
 function author({ change, who, role }) {

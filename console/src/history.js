@@ -10,7 +10,8 @@ function kindOf({ before, after }) {
   if (!before) return "ZoneAdded";
   if (!after) return "ZoneRemoved";
   if (before.policy.mode !== after.policy.mode) return "ModeChanged";
-  return JSON.stringify(before.policy) === JSON.stringify(after.policy) ? "NoticeChanged" : "PolicyChanged";
+  if (JSON.stringify(before.policy) !== JSON.stringify(after.policy)) return "PolicyChanged";
+  return JSON.stringify(before.events ?? []) === JSON.stringify(after.events ?? []) ? "NoticeChanged" : "ScheduleChanged";
 }
 
 /** Rows of the feed, the newest first, from the replies about changes and about past events. */

@@ -6,7 +6,8 @@
 
 import { Refused, call, openEvents } from "./api.js";
 import { keepToken, tokenOf } from "./kept.js";
-import { slotUse, slotsBetween } from "./order.js";
+import { inForce, slotUse, slotsBetween } from "./order.js";
+import { policyAt } from "./schedule.js";
 import { read } from "./sse.js";
 
 /** How often all zones are polled, in ms: with and without a stream. */
@@ -36,8 +37,8 @@ export const RARE = [
 ];
 /** Kinds that the server remembers, with their authors. The feed lists them from there; an event only says that there is news. */
 export const PAST = ["ModeChanged", "PolicyChanged", "NoticeChanged", "ZoneAdded", "ZoneRemoved", "StoreLost", "StoreBack", "Reloaded"];
-/** Kinds that only the server's record has: what operators did to the server and its routes. */
-export const ACTS = ["Drained", "Undrained", "RoutesChanged"];
+/** Kinds that only the server's record has: what operators did to the server, its routes and the events of zones. */
+export const ACTS = ["Drained", "Undrained", "RoutesChanged", "ScheduleChanged"];
 /** Kinds of which a busy zone has thousands. They are requested only while they are shown. */
 export const BUSY = ["Joined", "Entered", "StoreCalled"];
 const WANTED = ["Tallied", ...RARE];
@@ -71,6 +72,15 @@ export const live = {
   /** Increases when something happened that the server remembers. */
   happened: 0,
 };
+
+/** The time by the server's clock, in seconds since 1970: that of the last list, and the time since then. The clock of this device may be
+ * wrong, and may jump. */
+export const now_s = () => (live.known ? live.asOf + performance.now() - live.heardAt : Date.now()) / 1_000;
+
+/** Notes the policy in force in a zone: its own, or that of an event. */
+function judge(row) {
+  row.force = policyAt(row, now_s());
+}
 
 const watchers = new Set();
 let due = 0;
@@ -117,7 +127,7 @@ function sample(row, at) {
   if (last && TOTALS.some((total) => now[total] < last[total])) row.samples.length = 0;
   if (last && at - last.at < 500) row.samples.pop();
   const { waiting, entered_last_minute } = now;
-  const seen = { at, waiting, entered_last_minute, limit: row.policy.admit_per_minute, ...totals(now) };
+  const seen = { at, waiting, entered_last_minute, limit: inForce(row).admit_per_minute, ...totals(now) };
   row.samples.push(seen);
   if (row.samples.length > SAMPLES) row.samples.splice(0, row.samples.length - SAMPLES);
   row.recent = slotsBetween(row.samples, at - 66_000);
@@ -133,6 +143,7 @@ export function take(zone, at = Date.now() + live.ahead) {
   }
   const { trend, ...rest } = zone;
   Object.assign(row, rest);
+  judge(row);
   if (trend) row.trend = trend;
   const last = row.samples.at(-1);
   // An idle zone has no events, so its samples are noted less often.
@@ -218,6 +229,8 @@ function happened() {
   }, HAPPENED_MS);
 }
 
+const hasEvents = (row) => (row.events ?? []).length > 0;
+
 function hear(name, data) {
   if (name === "lost") {
     live.lost += JSON.parse(data).count;
@@ -232,15 +245,19 @@ function hear(name, data) {
       if (row) {
         const { kind: _, zone: __, admit_per_minute, ...now } = event;
         Object.assign(row.now, now);
-        row.policy.admit_per_minute = admit_per_minute;
+        // While an event lasts, this is the event's rate.
+        if (!hasEvents(row)) row.policy.admit_per_minute = admit_per_minute;
+        judge(row);
         sample(row, Date.now() + live.ahead);
         showSoon();
       }
       return;
     case "PolicyChanged":
     case "ModeChanged":
-      if (row && event.policy) row.policy = event.policy;
-      if (row && event.mode) row.policy = { ...row.policy, mode: event.mode };
+      // The stream tells the policy in force. Where events change it, only the list has the zone's own.
+      if (row && event.policy && !hasEvents(row)) row.policy = event.policy;
+      if (row && event.mode && !hasEvents(row)) row.policy = { ...row.policy, mode: event.mode };
+      if (row) judge(row);
       live.changes += 1;
       list();
       break;

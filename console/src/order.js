@@ -30,12 +30,15 @@ export function slotUse(zone) {
 /** The expected wait of a newcomer, in seconds; `Infinity` if nobody is admitted and people wait. */
 const etaOf = (zone) => zone.now.eta_s ?? (zone.now.waiting > 0 ? Number.POSITIVE_INFINITY : -1);
 
+/** The policy in force: the zone's own, or that of an event. */
+export const inForce = (zone) => zone.force ?? zone.policy;
+
 /** The entries of the last minute as a share of the limit. */
-const rateUse = (zone) => zone.now.entered_last_minute / Math.max(1, zone.policy.admit_per_minute);
+const rateUse = (zone) => zone.now.entered_last_minute / Math.max(1, inForce(zone).admit_per_minute);
 
 const KEYS = {
   zone: null,
-  mode: (zone) => MODE_ORDER[zone.policy.mode],
+  mode: (zone) => MODE_ORDER[inForce(zone).mode],
   waiting: (zone) => zone.now.waiting,
   present: (zone) => zone.now.present,
   entered: (zone) => zone.now.entered_last_minute,
@@ -65,7 +68,7 @@ export function sorted(zones, { by, down }) {
 export const FILTERS = {
   all: () => true,
   line: (zone) => zone.now.waiting > 0,
-  notAuto: (zone) => zone.policy.mode !== "auto",
+  notAuto: (zone) => inForce(zone).mode !== "auto",
   stale: (zone) => zone.now.stale,
 };
 

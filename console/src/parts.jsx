@@ -1,7 +1,10 @@
 // Small components that several pages use.
 
-import { NUMBERS, WORDS } from "./policy.js";
-import { count, part, span, t } from "./words.js";
+import { secondOf } from "./instant.js";
+import { inForce } from "./order.js";
+import { INSTANTS, NUMBERS, WORDS, ofEvent } from "./policy.js";
+import { MOMENTS, PARTS } from "./schedule.js";
+import { count, localOf, part, span, t } from "./words.js";
 
 export const ModeBadge = ({ mode }) => <span class={`badge mode-${mode}`}>{t(`mode.${mode}`)}</span>;
 
@@ -23,9 +26,10 @@ export function Rate({ entered, limit, mode }) {
 /** The expected wait of a newcomer. */
 export function eta(zone) {
   const { eta_s, waiting } = zone.now;
-  if (zone.policy.mode === "closed") return t("eta.closed");
+  const { mode } = inForce(zone);
+  if (mode === "closed") return t("eta.closed");
   if (eta_s === null || eta_s === undefined) {
-    if (zone.policy.mode === "hold") return t("eta.held");
+    if (mode === "hold") return t("eta.held");
     return waiting > 0 ? t("eta.unknown") : "–";
   }
   return eta_s === 0 ? t("eta.now") : span(eta_s);
@@ -82,9 +86,57 @@ export const Denied = ({ role, id }) => (
   </p>
 );
 
+/** An instant as it is written, with the time that the clocks here show then. */
+export function instant(text) {
+  const unix_s = secondOf(text);
+  return unix_s === null ? text : t("instant.both", { written: text, here: localOf(unix_s) });
+}
+
+/** What people will see, and when. */
+export function Course({ steps, now_s }) {
+  if (steps.length === 0) return null;
+  const when = ({ from_s, to_s }) =>
+    from_s > now_s ? t("course.from", { at: localOf(from_s) }) : to_s === null ? t("course.now") : t("course.until", { at: localOf(to_s) });
+  const inside = ({ is, policy }) => is === "enters" && policy.max_active > 0 && ` ${t("course.inside", { n: policy.max_active })}`;
+  return (
+    <div class="course">
+      <h3>{t("course")}</h3>
+      <ol>
+        {steps.map((step) => (
+          <li>
+            <b>{when(step)}</b> {t(`course.${step.is}`, { rate: step.policy.admit_per_minute })}{inside(step)}
+          </li>
+        ))}
+      </ol>
+    </div>
+  );
+}
+
+/** The value of an event's part as people read it. */
+export function shownPart(name, value) {
+  if (value === undefined) return t(name === "notice" ? "event.notice.usual" : "event.usual");
+  if (MOMENTS.includes(name)) return instant(value);
+  if (name === "before" || name === "after") return t(`outside.${value}`);
+  return name === "notice" ? `“${value}”` : shown(name, value);
+}
+
+/** A whole event, a line for each part. */
+function shownEvent(event) {
+  const said = PARTS.filter((name) => event[name] !== undefined && name !== "notice");
+  const texts = Object.entries(event.notice ?? {}).map(([tag, text]) => `${t("field.notice", { tag })}: “${text}”`);
+  return [...said.map((name) => `${t(`event.part.${name}`)}: ${shownPart(name, event[name])}`), ...texts].join("\n");
+}
+
+const localOrWritten = (text) => (secondOf(text) === null ? text : localOf(secondOf(text)));
+
 /** The value of a policy field as people read it. */
 export function shown(field, value) {
+  const event = ofEvent(field);
+  if (event?.part) return shownPart(event.part, value);
+  if (INSTANTS.some((one) => one.field === field) && value === null) return t("instant.none");
   if (value === undefined || value === null) return "–";
+  if (event) return shownEvent(value);
+  if (INSTANTS.some((one) => one.field === field)) return localOrWritten(value);
   if (WORDS.some((one) => one.field === field)) return t(`${field}.${value}`);
   if (field.startsWith("notice.")) return `“${value}”`;
   const { unit, is_optional_limit } = NUMBERS.find((one) => one.field === field) ?? {};
@@ -94,5 +146,20 @@ export function shown(field, value) {
   return count(value);
 }
 
-export const fieldName = (field) =>
-  field.startsWith("notice.") ? t("field.notice", { tag: field.slice(7) }) : t(`field.${field}`);
+export function fieldName(field) {
+  const event = ofEvent(field);
+  if (event?.part) return t("event.of", { id: event.id, part: t(`event.part.${event.part}`) });
+  if (event) return t("event.named", { id: event.id });
+  return field.startsWith("notice.") ? t("field.notice", { tag: field.slice(7) }) : t(`field.${field}`);
+}
+
+/** What a change changed, in one line. Long texts are only named. */
+export function changeText(rows) {
+  const text = ({ field, before, after }) => {
+    const event = ofEvent(field);
+    if (event && !event.part) return t(after ? "event.added" : "event.deleted", { id: event.id });
+    if (field.startsWith("notice.") || event?.part === "notice") return fieldName(field);
+    return `${fieldName(field)} ${shown(field, before)} → ${shown(field, after)}`;
+  };
+  return rows.map(text).join(", ");
+}

@@ -6,6 +6,7 @@
 // other's work.
 
 import { FIELDS } from "./policy-fields.js";
+import { PARTS, eventIds, eventOf, rebased } from "./schedule.js";
 
 /** Fields that are changed while an event runs. The editor shows the others apart. */
 const MAIN = new Set(["mode", "admit_per_minute", "sub_windows", "polling_period_ms"]);
@@ -16,11 +17,14 @@ export const WORDS = FIELDS.filter(({ words }) => words).map(({ name, words }) =
 /** Modes, in the order in which they are shown. */
 export const MODES = WORDS.find(({ field }) => field === "mode").words;
 
+/** Fields that hold an instant, or nothing. */
+export const INSTANTS = FIELDS.filter((row) => row.is_instant).map(({ name }) => ({ field: name }));
+
 /** Fields that hold a number, with unit and range. */
-export const NUMBERS = FIELDS.filter(({ words }) => !words).map(({ name, default: _, ...row }) => ({ field: name, ...row, main: MAIN.has(name) }));
+export const NUMBERS = FIELDS.filter((row) => !row.words && !row.is_instant).map(({ name, default: _, ...row }) => ({ field: name, ...row, main: MAIN.has(name) }));
 
 /** What a new zone begins with. */
-export const DEFAULTS = Object.fromEntries(FIELDS.map(({ name, default: value }) => [name, value]));
+export const DEFAULTS = Object.fromEntries(FIELDS.map(({ name, default: value }) => [name, value ?? null]));
 
 export const MAX_LANGUAGES = 8;
 /** In characters. */
@@ -63,12 +67,35 @@ export function noticeFault(tag, text) {
   return null;
 }
 
-/** The fields in which two definitions differ: `[{field, before, after}]`; a notice's field is `notice.LANG`. */
+/** A notice of an event as one text, so that two are compared by their content. */
+const noticeText = (notice) => Object.entries(notice ?? {}).sort(([a], [b]) => (a < b ? -1 : 1)).map(([tag, text]) => `${tag}: ${text}`).join("\n") || undefined;
+
+/** What an event says in a part. */
+const partOf = (event, part) => (part === "notice" ? noticeText(event.notice) : event[part]);
+
+/** The field of a part of an event. Without a part it is the field of the whole event. */
+const eventField = (id, part = "") => `events.${part} ${id}`;
+
+/** The part and the event of such a field, or null. */
+export function ofEvent(field) {
+  const read = /^events\.(\w*) (.*)$/.exec(field);
+  return read && { part: read[1], id: read[2] };
+}
+
+/** The parts in which two events differ, or the whole event where there is only one. */
+function eventDifferences(before, after, id) {
+  if (!before || !after) return [{ field: eventField(id), before, after }];
+  const changed = PARTS.map((part) => ({ field: eventField(id, part), before: partOf(before, part), after: partOf(after, part) }));
+  return changed.filter((one) => one.before !== one.after);
+}
+
+/** The fields in which two definitions differ: `[{field, before, after}]`; a notice's field is `notice.LANG`, and that of an event is read by
+ * `ofEvent`. */
 export function differences(before, after) {
   const found = [];
   const from = before?.policy ?? {};
   const to = after?.policy ?? {};
-  const fields = [...WORDS.filter(({ main }) => main), ...NUMBERS, ...WORDS.filter(({ main }) => !main)];
+  const fields = [...WORDS.filter(({ main }) => main), ...INSTANTS, ...NUMBERS, ...WORDS.filter(({ main }) => !main)];
   for (const { field } of fields) {
     if (from[field] !== to[field]) found.push({ field, before: from[field], after: to[field] });
   }
@@ -77,6 +104,7 @@ export function differences(before, after) {
     const [was, is] = [before?.notice?.[tag], after?.notice?.[tag]];
     if (was !== is) found.push({ field: `notice.${tag}`, before: was, after: is });
   }
+  for (const id of eventIds(before, after)) found.push(...eventDifferences(eventOf(before, id), eventOf(after, id), id));
   return found;
 }
 
@@ -84,7 +112,9 @@ export function differences(before, after) {
 export function patchBetween(before, after) {
   const patch = {};
   for (const { field, after: value } of differences(before, after)) {
-    if (field.startsWith("notice.")) (patch.notice ??= {})[field.slice(7)] = value ?? null;
+    // A patch has all events, or none.
+    if (ofEvent(field)) patch.events = after.events ?? [];
+    else if (field.startsWith("notice.")) (patch.notice ??= {})[field.slice(7)] = value ?? null;
     else (patch.policy ??= {})[field] = value;
   }
   return patch;
@@ -97,8 +127,12 @@ export function patched(definition, patch) {
     if (text === null) delete notice[tag];
     else notice[tag] = text;
   }
-  return { policy: { ...definition.policy, ...patch.policy }, notice };
+  const events = patch.events ?? definition.events;
+  return { policy: { ...definition.policy, ...patch.policy }, notice, ...(events && { events }) };
 }
+
+/** `patch`, which was made for the definition `base`, for the definition `now`. Events that a colleague changed meanwhile stay. */
+export const patchFor = (patch, base, now) => (patch.events ? { ...patch, events: rebased(base.events, patch.events, now.events) } : patch);
 
 /** Half of a rate or twice it, within the range. */
 export const scaled = (rate, by) => Math.min(600_000, Math.max(1, Math.round(rate * by)));

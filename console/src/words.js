@@ -14,6 +14,8 @@ let number;
 let percent;
 let clock;
 let dayAndClock;
+let moment;
+let momentWithSeconds;
 speak(kept("language") in LANGUAGES ? kept("language") : first().toLowerCase());
 
 /** Sets the language. */
@@ -24,6 +26,9 @@ export function speak(to) {
   const time = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
   clock = new Intl.DateTimeFormat(to, time);
   dayAndClock = new Intl.DateTimeFormat(to, { month: "short", day: "numeric", ...time });
+  const day = { weekday: "short", year: "numeric", month: "short", day: "numeric", timeZoneName: "short" };
+  momentWithSeconds = new Intl.DateTimeFormat(to, { ...day, ...time });
+  moment = new Intl.DateTimeFormat(to, { ...day, ...time, second: undefined });
   if (globalThis.document) document.documentElement.lang = to;
 }
 
@@ -53,6 +58,9 @@ export const count = (value) => number.format(value);
 export const part = (value) => percent.format(value);
 export const timeOf = (unix_ms) => clock.format(unix_ms);
 export const dayOf = (unix_ms) => dayAndClock.format(unix_ms);
+
+/** An instant in the time zone of this browser, with its name. */
+export const localOf = (unix_s) => (unix_s % 60 === 0 ? moment : momentWithSeconds).format(unix_s * 1_000);
 
 /** A duration in at most two units: `1 h 5 min`. */
 export function span(seconds) {

@@ -3,20 +3,23 @@
 // Invariant: a draft belongs to the state of the zone at which it was begun, so that a change made meanwhile is shown in
 // the preview and not overwritten.
 
-import { useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 
 import { Refused, call, zonePath } from "./api.js";
 import { ChangeList } from "./changes.jsx";
-import { Levers, askDelete, askPatch } from "./change.jsx";
+import { Levers, askDelete, askPatch, snapshot } from "./change.jsx";
 import { Chart } from "./chart.jsx";
 import { Editor, draftOf, readDraft } from "./editor.jsx";
+import { say } from "./frame.jsx";
 import { useEvery, useLive, usePage } from "./hooks.js";
-import { may } from "./live.js";
-import { slotUse } from "./order.js";
+import { may, now_s as serverNow } from "./live.js";
+import { inForce, slotUse } from "./order.js";
 import { Denied, Tile, eta, etaRange, use } from "./parts.jsx";
-import { patchBetween } from "./policy.js";
+import { INSTANTS, patchBetween } from "./policy.js";
+import { nextOpening, phaseAt } from "./schedule.js";
+import { Schedule } from "./schedule.jsx";
 import { series } from "./series.js";
-import { count, dayOf, part, span, t } from "./words.js";
+import { count, dayOf, localOf, part, span, t } from "./words.js";
 
 /** The time ranges of the charts, in minutes. */
 const RANGES = [5, 30, 180, 360];
@@ -50,9 +53,10 @@ export function Zone({ id }) {
       </main>
     );
   }
-  const { now, policy } = zone;
+  const { now } = zone;
+  const policy = inForce(zone);
   const isMine = may("operator");
-  const now_s = (Date.now() + live.ahead) / 1_000;
+  const now_s = serverNow();
   const shown = series(stats?.minutes ?? [], zone.samples, now_s, range);
   // A new zone has no long history.
   const long_s = Math.min(range * 60, Math.max(60, Math.round(now_s - (shown.at[0] ?? now_s))));
@@ -67,6 +71,7 @@ export function Zone({ id }) {
         <Levers zone={zone} disabled={!isMine} why={isMine ? undefined : "why-not"} />
       </div>
       {now.away && <p class="warning mild">{t("zone.away", { ...now.away, since: dayOf(now.away.since) })}</p>}
+      <Opening zone={zone} now_s={now_s} />
       {!isMine && <Denied role="operator" id="why-not" />}
       <dl class="tiles">
         <Tile label={t("column.waiting")} value={count(now.waiting)} note={t("tile.present", { n: now.present })} />
@@ -141,6 +146,7 @@ export function Zone({ id }) {
           />
         </div>
         <div class="side">
+          <Schedule zone={zone} isMine={isMine} />
           <Retune zone={zone} disabled={!isMine} />
           <section aria-label={t("nav.changes")}>
             <h2>{t("nav.changes")}</h2>
@@ -164,35 +170,82 @@ export function Zone({ id }) {
   );
 }
 
+/** When the zone opens, by the server's clock, and what an event makes of the mode. */
+function Opening({ zone, now_s }) {
+  const opens_s = nextOpening(zone, now_s);
+  const isAhead = opens_s !== null;
+  const [wasAhead, set] = useState(isAhead);
+  useEffect(() => {
+    if (wasAhead && !isAhead && inForce(zone).mode === "auto") say(t("opens.said", { zone: zone.id }));
+    set(isAhead);
+  }, [isAhead]);
+  const { is, event } = phaseAt(zone.events, now_s);
+  const outside = is === "before" ? event.before : is === "after" ? event.after : null;
+  return (
+    <>
+      {isAhead && (
+        <p class="opens" role="timer">
+          <strong>{t("opens", { span: span(Math.ceil(opens_s - now_s)) })}</strong> <span class="muted">{localOf(opens_s)}</span>
+        </p>
+      )}
+      {outside && zone.policy.mode === "auto" && <p class="opens">{t("zone.outside", { mode: t(`mode.${outside}`), id: event.id })}</p>}
+    </>
+  );
+}
+
 function Retune({ zone, disabled }) {
   const fresh = () => {
-    const base = structuredClone({ id: zone.id, etag: zone.etag, policy: zone.policy, notice: zone.notice ?? {} });
+    const base = snapshot(zone);
     return { base, draft: draftOf(base) };
   };
+  const [refused, setRefused] = useState({});
   const [begun, set] = useState(null);
   // Until something is typed, the fields show the current definition.
   const { base, draft } = begun ?? fresh();
   const read = readDraft(draft);
   const patch = read.definition ? patchBetween(base, read.definition) : null;
   const isChanged = !patch || Object.keys(patch).length > 0;
+  const box = useRef(null);
+  /** Shows the server's reason at the field, if the field is an instant: other fields have their ranges here. */
+  const show = ({ problem }) => {
+    const [, field, why] = /^`policy\.(\w+)`: ([^]*)$/.exec(problem.detail ?? "") ?? [];
+    if (!INSTANTS.some((one) => one.field === field)) return false;
+    setRefused({ [field]: why });
+    return true;
+  };
+  useEffect(() => {
+    if (Object.keys(refused).length > 0) box.current.querySelector('[aria-invalid="true"]')?.focus();
+  }, [refused]);
   const submit = (event) => {
     event.preventDefault();
-    if (patch && isChanged) askPatch(base, patch, () => set(null));
+    if (patch && isChanged) askPatch(base, patch, () => set(null), show);
   };
   return (
     <section aria-label={t("retune")}>
       <h2>{t("retune")}</h2>
-      <form onSubmit={submit} noValidate>
+      <form onSubmit={submit} noValidate ref={box}>
         <Editor
           draft={draft}
-          faults={read.faults}
+          faults={{ ...refused, ...read.faults }}
           disabled={disabled}
           why={disabled ? "why-not" : undefined}
-          set={(next) => set({ base, draft: next })}
+          set={(next) => {
+            set({ base, draft: next });
+            setRefused({});
+          }}
         />
         {begun && base.etag !== zone.etag && <p class="warning mild">{t("retune.meanwhile")}</p>}
         <div class="ends sticky">
-          <button type="button" disabled={!begun} onClick={() => set(null)}>{t("reset")}</button>
+          <button
+            type="button"
+            disabled={!begun}
+            onClick={() => {
+              set(null);
+              setRefused({});
+            }}
+          >
+            {t("reset")}
+          </button>
           <button type="submit" class="main" disabled={disabled || !patch || !isChanged}>{t("review")}</button>
         </div>
       </form>

@@ -7,7 +7,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { useLive, useMedia, usePage } from "./hooks.js";
 import { live, may } from "./live.js";
-import { COLUMNS, FILTERS, found, slotUse, sorted } from "./order.js";
+import { COLUMNS, FILTERS, found, inForce, slotUse, sorted } from "./order.js";
 import { Denied, ModeBadge, Rate, Spark, Tile, eta, etaRange, use } from "./parts.jsx";
 import { createZone, quick } from "./change.jsx";
 import { say } from "./frame.jsx";
@@ -241,7 +241,8 @@ export function Zones() {
 }
 
 function Row({ zone, at }) {
-  const { now, policy } = zone;
+  const { now } = zone;
+  const policy = inForce(zone);
   const cell = (column, what, more = {}) => (
     <td role="cell" class={`c-${column}`} data-label={t(`column.${column}`)} {...more}>{what}</td>
   );

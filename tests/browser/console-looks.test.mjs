@@ -31,10 +31,15 @@ const LOOKS = {
 
 test("every page in every language, colour scheme and size", async (t) => {
   const weir = await Weir.start(t, { config: CONFIG });
+  const utc = (hours) => `${new Date(Date.now() + hours * 3_600_000).toISOString().slice(0, 19)}Z`;
+  const events = [
+    { id: "yesterday", prequeue_from: utc(-30), begins: utc(-29), ends: utc(-26) },
+    { id: "spring-sale", prequeue_from: utc(-1), begins: utc(1), ends: utc(3), after: "closed", admit_per_minute: 20, notice: { ko: "곧 시작합니다." } },
+  ];
   const reply = await fetch(`${weir.admin_url}/admin/v1/zones/${HOT}`, {
     method: "PATCH",
     headers: { "content-type": "application/json", "if-match": "*" },
-    body: JSON.stringify({ policy: { admit_per_minute: 10 }, notice: { ko: "잠시만 기다려 주십시오.", en: "Please wait." } }),
+    body: JSON.stringify({ policy: { admit_per_minute: 10 }, notice: { ko: "잠시만 기다려 주십시오.", en: "Please wait." }, events }),
   });
   assert.equal(reply.status, 200);
   await weir.crowd(t, HOT, 20);

@@ -4,9 +4,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { figures, look, quantile } from "../../console/src/figures.js";
+import { isSure, partsOf, readInstant, secondOf, writeInstant } from "../../console/src/instant.js";
 import { found, slotUse, slotsBetween, sorted } from "../../console/src/order.js";
 import { FIELDS } from "../../console/src/policy-fields.js";
-import { DEFAULTS, differences, faults, isZoneId, noticeFault, patchBetween, patched, scaled } from "../../console/src/policy.js";
+import { DEFAULTS, NUMBERS, differences, faults, isZoneId, noticeFault, patchBetween, patchFor, patched, scaled } from "../../console/src/policy.js";
+import { course, courseOfChange, eventFaults, nextOpening, phaseAt, policyAt, rebased, refusedPart, stateOf } from "../../console/src/schedule.js";
 import { series } from "../../console/src/series.js";
 import { MAX_LINE, parser } from "../../console/src/sse.js";
 import { LANGUAGES, count, part, span, speak, t } from "../../console/src/words.js";
@@ -55,6 +57,10 @@ test("a patch contains only what differs, and the reverse patch undoes it", () =
   assert.deepEqual(patched(after, patchBetween(after, before)), before);
   assert.deepEqual(patchBetween(before, before), {});
   assert.deepEqual(differences(null, before).length, FIELDS.length + 2);
+  const opened = { ...before, policy: { ...DEFAULTS, opens_at: "2026-12-01T08:00:00Z" } };
+  assert.deepEqual(patchBetween(before, opened), { policy: { opens_at: "2026-12-01T08:00:00Z" } });
+  assert.deepEqual(patchBetween(opened, before), { policy: { opens_at: null } });
+  assert.ok(!NUMBERS.some(({ field }) => field === "opens_at"), "an instant is no number");
   assert.deepEqual([scaled(1, 0.5), scaled(600_000, 2), scaled(1_001, 0.5)], [1, 600_000, 501]);
 });
 
@@ -69,6 +75,132 @@ test("numbers are checked against the ranges of the server", () => {
   for (const [tag, text] of [["", "a"], ["k", "a"], ["ko", ""], ["ko", "a\tb"], ["ko", "x".repeat(501)]]) {
     assert.ok(noticeFault(tag, text), `${tag} ${text}`);
   }
+});
+
+test("instants are read as the server reads them", () => {
+  // The same texts as in crates/admission/src/instant.rs.
+  for (const [text, utc] of [
+    ["2026-12-01T08:00:00Z", "2026-12-01T08:00:00Z"],
+    ["2026-12-01T08:00Z", "2026-12-01T08:00:00Z"],
+    ["2026-12-01T17:00:00+09:00", "2026-12-01T08:00:00Z"],
+    ["2026-12-01T09:00[Europe/Berlin]", "2026-12-01T08:00:00Z"],
+    ["2026-07-01T09:00[Europe/Berlin]", "2026-07-01T07:00:00Z"],
+    ["2026-12-01T17:00:00[Asia/Seoul]", "2026-12-01T08:00:00Z"],
+    ["2026-10-25T02:30+02:00[Europe/Berlin]", "2026-10-25T00:30:00Z"],
+    ["2026-10-25T02:30+01:00[Europe/Berlin]", "2026-10-25T01:30:00Z"],
+  ]) {
+    assert.equal(secondOf(text), Date.parse(utc) / 1_000, text);
+  }
+  for (const [text, fault] of [
+    ["2026-03-29T02:30[Europe/Berlin]", "instant.skipped"],
+    ["2026-10-25T02:30[Europe/Berlin]", "instant.twice"],
+    ["2026-12-01T09:00+05:00[Europe/Berlin]", "instant.offset"],
+    ["2026-12-01T09:00[Europe/Nowhere]", "instant.zone"],
+  ]) {
+    assert.equal(readInstant(text).fault, fault, text);
+  }
+  for (const text of ["", "none", "1790000000", "2026-12-01", "2026-12-01T08:00", "2026-13-01T08:00:00Z", "2026-02-29T08:00Z", "2026-12-01T24:00Z", "2026-12-01T08:00:00Z ", "tomorrow"]) {
+    assert.equal(readInstant(text).fault, "instant.form", text);
+    assert.ok(!isSure("instant.form"), "the server is asked about what is not read here");
+  }
+  assert.deepEqual(partsOf("2026-12-01T09:00:00[Europe/Berlin]"), { date: "2026-12-01", time: "09:00", zone: "Europe/Berlin" });
+  for (const text of ["2026-12-01T09:00:30[Europe/Berlin]", "2026-12-01T08:00Z", "2026-12-01T09:00+01:00[Europe/Berlin]"]) assert.equal(partsOf(text), null);
+  // What is written is read as the same second, around both changes of the clocks, too.
+  for (const day of ["2026-03-28T23:10:00Z", "2026-10-24T23:10:00Z"]) {
+    for (let s = 0; s < 14_400; s += 590) {
+      for (const zone of ["Europe/Berlin", "Asia/Seoul", "America/St_Johns", "UTC"]) {
+        const unix_s = Date.parse(day) / 1_000 + s;
+        assert.equal(secondOf(writeInstant(unix_s, zone)), unix_s, writeInstant(unix_s, zone));
+      }
+    }
+  }
+  assert.equal(writeInstant(Date.parse("2026-10-25T01:30:00Z") / 1_000, "Europe/Berlin"), "2026-10-25T02:30+01:00[Europe/Berlin]");
+});
+
+const event = (id, prequeue_from, begins, ends, more = {}) => ({ id, prequeue_from, begins, ends, before: "usual", after: "usual", ...more });
+const SALE = event("sale", "2026-12-01T08:30[Europe/Berlin]", "2026-12-01T09:00[Europe/Berlin]", "2026-12-01T11:00:00Z", {
+  before: "closed", after: "hold", admit_per_minute: 600, max_active: 50,
+});
+const at = (text) => Date.parse(text) / 1_000;
+
+test("the phases of events are those of the server", () => {
+  const definition = { policy: { ...DEFAULTS, admit_per_minute: 60 }, events: [SALE] };
+  for (const [time, is, mode, rate] of [
+    ["2026-12-01T07:29:59Z", "before", "closed", 60],
+    ["2026-12-01T07:30:00Z", "prequeue", "auto", 600],
+    ["2026-12-01T08:00:00Z", "open", "auto", 600],
+    ["2026-12-01T11:00:00Z", "after", "hold", 60],
+  ]) {
+    const policy = policyAt(definition, at(time));
+    assert.deepEqual([phaseAt(definition.events, at(time)).is, policy.mode, policy.admit_per_minute], [is, mode, rate], time);
+  }
+  assert.deepEqual(["07:29:59", "07:30:00", "08:00:00", "11:00:00"].map((time) => stateOf(SALE, at(`2026-12-01T${time}Z`))), ["before", "prequeue", "open", "over"]);
+  // An operator's mode counts more than what an event says of the time around it.
+  const open = { ...definition, policy: { ...definition.policy, mode: "open" } };
+  assert.equal(policyAt(open, at("2026-12-01T07:00:00Z")).mode, "open");
+  assert.equal(nextOpening(open, at("2026-12-01T07:00:00Z")), null);
+  assert.equal(nextOpening(definition, at("2026-12-01T07:00:00Z")), at("2026-12-01T08:00:00Z"));
+  assert.equal(nextOpening(definition, at("2026-12-01T08:00:00Z")), null);
+  // Between two events, the later one counts, if it says what applies before it.
+  const next = event("next", "2026-12-02T07:30:00Z", "2026-12-02T08:00:00Z", "2026-12-02T09:00:00Z");
+  assert.equal(phaseAt([next, SALE], at("2026-12-01T12:00:00Z")).is, "after");
+  assert.deepEqual(phaseAt([{ ...next, before: "closed" }, SALE], at("2026-12-01T12:00:00Z")), { is: "before", event: { ...next, before: "closed" } });
+});
+
+test("what people will see is told from now until the next event", () => {
+  const definition = { policy: { ...DEFAULTS, admit_per_minute: 60 }, events: [SALE] };
+  const told = (steps) => steps.map(({ from_s, to_s, is, policy }) => [is, new Date(from_s * 1_000).toISOString().slice(8, 16), to_s && new Date(to_s * 1_000).toISOString().slice(8, 16), policy.admit_per_minute]);
+  const now_s = at("2026-11-30T00:00:00Z");
+  assert.deepEqual(told(course(definition, now_s, null)), [
+    ["closed", "30T00:00", "01T07:30", 60],
+    ["places", "01T07:30", "01T08:00", 600],
+    ["enters", "01T08:00", "01T11:00", 600],
+    ["hold", "01T11:00", null, 60],
+  ]);
+  const next = event("next", "2026-12-02T07:30:00Z", "2026-12-02T08:00:00Z", "2026-12-02T09:00:00Z");
+  const both = { ...definition, events: [SALE, next] };
+  assert.deepEqual(told(courseOfChange({ ...definition, events: [next] }, both, now_s)).at(-1), ["hold", "01T11:00", "02T07:30", 60]);
+  // A deletion: what applies instead.
+  assert.deepEqual(told(courseOfChange(definition, { ...definition, events: [] }, now_s)), [["enters", "30T00:00", null, 60]]);
+  assert.deepEqual(courseOfChange(definition, definition, now_s), []);
+  assert.deepEqual(courseOfChange(definition, { ...definition, events: [] }, at("2026-12-03T00:00:00Z")), []);
+  // The set time of the zone is one of the steps.
+  const opens = { policy: { ...DEFAULTS, opens_at: "2026-11-30T12:00:00Z" }, events: [{ ...SALE, before: "usual" }] };
+  assert.deepEqual(told(course(opens, now_s, at("2026-12-01T07:30:00Z"))).map(([is]) => is), ["places", "enters"]);
+});
+
+test("faults of an event are found at their part, here and in the server's words", () => {
+  const other = event("other", "2026-12-01T11:00:00Z", "2026-12-01T12:00:00Z", "2026-12-01T13:00:00Z");
+  const found = (event, others = []) => Object.fromEntries(Object.entries(eventFaults(event, others)).map(([part, [key]]) => [part, key]));
+  assert.deepEqual(found(SALE, [other]), {}, "an event may begin when another one ends");
+  assert.deepEqual(found({ ...SALE, ends: "2026-12-01T11:00:01Z" }, [other]), { ends: "event.overlap.after" });
+  assert.deepEqual(found({ ...SALE, id: "late", prequeue_from: "2026-12-01T12:59:59Z", begins: "2026-12-01T14:00Z", ends: "2026-12-01T15:00Z" }, [other]), { prequeue_from: "event.overlap.before" });
+  assert.deepEqual(found({ ...SALE, prequeue_from: "2026-12-01T07:59:01Z" }), { prequeue_from: "event.short" });
+  assert.deepEqual(found({ ...SALE, prequeue_from: "2026-12-01T07:59:00Z" }), {});
+  assert.deepEqual(found({ ...SALE, ends: SALE.begins }), { ends: "event.endsFirst" });
+  assert.deepEqual(found(SALE, [{ ...other, id: "sale" }]), { id: "event.twice" });
+  const part = (detail) => refusedPart({ detail }, "sale", [other, SALE]).part;
+  assert.equal(part('`events.1.begins`: "x" is not an instant'), "begins");
+  assert.equal(part('`events.0.begins`: "x" is not an instant'), null, "another event");
+  assert.equal(part("`events`: event sale: prequeue_from must be at least 60 s before begins, so that all servers are ready in time"), "prequeue_from");
+  assert.equal(part("`events`: event sale: admit_per_minute is 0, and must be 1 to 600000"), "admit_per_minute");
+  assert.equal(part("`events`: event sale has its pre-queue from A on, and event x ends only at B"), "prequeue_from");
+  assert.equal(part("`events`: event x has its pre-queue from A on, and event sale ends only at B"), "ends");
+  assert.equal(part("`events`: two events have the id sale"), "id");
+  assert.equal(part("`events`: there are 33 events, and 32 are the most; delete those that are over"), null);
+});
+
+test("a change of an event leaves a colleague's events as they are", () => {
+  const [a, b, c] = ["a", "b", "c"].map((id, n) => event(id, `2026-12-0${n + 1}T07:00Z`, `2026-12-0${n + 1}T08:00Z`, `2026-12-0${n + 1}T09:00Z`));
+  const mine = { ...a, ends: "2026-12-01T10:00Z" };
+  assert.deepEqual(rebased([a, b], [mine, b], [a, c]), [mine, c], "b was deleted, and c was added meanwhile");
+  assert.deepEqual(rebased([a, b], [b], [a, b, c]), [b, c]);
+  const before = { policy: DEFAULTS, events: [a] };
+  const after = { policy: DEFAULTS, events: [mine, b] };
+  assert.deepEqual(patchBetween(before, after), { events: [mine, b] });
+  assert.deepEqual(differences(before, after).map(({ field }) => field), ["events.ends a", "events. b"]);
+  // An undo of that change, where c came meanwhile.
+  assert.deepEqual(patchFor(patchBetween(after, before), after, { events: [mine, b, c] }), { events: [a, c] });
 });
 
 test("events are read from bytes in any pieces, and endless lines are refused", () => {
