@@ -101,10 +101,15 @@ pub enum ScheduleFault {
     Twice(ZoneId),
     /// The pre-queue begins too late for all servers to be ready at the start.
     #[error(
-        "event {0}: prequeue_from must be at least {least} s before begins, so that all servers are ready in time",
-        least = Schedule::LEAST_PREQUEUE_S
+        "event {0}: prequeue_from must be at least {1} s before begins, so that all servers are ready in time"
     )]
-    ShortPrequeue(ZoneId),
+    ShortPrequeue(ZoneId, u32),
+    /// The same where the event limits the people inside.
+    #[error(
+        "event {0}: prequeue_from must be at least {1} s before begins, because max_active needs a minute in which people who are inside \
+         show themselves"
+    )]
+    ShortPrequeueInside(ZoneId, u32),
     /// The event ends before it begins.
     #[error("event {0}: ends must be after begins")]
     EndsFirst(ZoneId),
@@ -142,6 +147,9 @@ impl Schedule {
     /// How long a pre-queue is at least, in seconds.
     pub const LEAST_PREQUEUE_S: u32 = 60;
 
+    /// The same of an event with a limit of its own for the people inside: when such a limit comes into force, nobody enters for a minute.
+    pub const LEAST_PREQUEUE_INSIDE_S: u32 = 120;
+
     /// A schedule of these events, in any order, for a zone with this policy.
     ///
     /// # Errors
@@ -156,8 +164,14 @@ impl Schedule {
             if events[..at].iter().any(|other| other.id == event.id) {
                 return Err(ScheduleFault::Twice(id()));
             }
-            if event.prequeue_from.unix_s.saturating_add(Self::LEAST_PREQUEUE_S) > event.begins.unix_s {
-                return Err(ScheduleFault::ShortPrequeue(id()));
+            let is_shorter =
+                |least_s| event.prequeue_from.unix_s.saturating_add(least_s) > event.begins.unix_s;
+            if is_shorter(Self::LEAST_PREQUEUE_S) {
+                return Err(ScheduleFault::ShortPrequeue(id(), Self::LEAST_PREQUEUE_S));
+            }
+            let has_limit = event.max_active.is_some_and(|most| most > 0 && policy.max_active == 0);
+            if has_limit && is_shorter(Self::LEAST_PREQUEUE_INSIDE_S) {
+                return Err(ScheduleFault::ShortPrequeueInside(id(), Self::LEAST_PREQUEUE_INSIDE_S));
             }
             if event.begins.unix_s >= event.ends.unix_s {
                 return Err(ScheduleFault::EndsFirst(id()));
@@ -195,6 +209,12 @@ impl Schedule {
     #[must_use]
     pub fn get(&self, id: &str) -> Option<&Event> {
         self.0.iter().find(|event| event.id.as_str() == id)
+    }
+
+    /// When the next pre-queue begins after `unix_s`, in seconds since 1970.
+    #[must_use]
+    pub fn next_prequeue_s(&self, unix_s: u64) -> Option<u64> {
+        self.0.iter().map(|event| u64::from(event.prequeue_from.unix_s)).find(|from| *from > unix_s)
     }
 
     /// What is different in `new`, one text for each event.
@@ -354,7 +374,9 @@ impl Definition {
         let policy = self.schedule.phase(unix_s).policy(&self.policy);
         let over = self.schedule.0.iter().rev().find(|event| u64::from(event.ends.unix_s) <= unix_s);
         match over {
-            Some(event) if policy.opens_at.0 == 0 => Policy { opens_at: event.begins.unix_s.into(), ..policy },
+            Some(event) if policy.opens_at.0 == 0 => {
+                Policy { opens_at: event.begins.unix_s.into(), ..policy }
+            }
             _ => policy,
         }
     }
@@ -366,7 +388,9 @@ impl Definition {
         let mut all: Vec<String> = self.policy.contradiction().into_iter().collect();
         for event in events {
             let what = event.policy(&self.policy).contradiction();
-            all.extend(what.filter(|what| !all.contains(what)).map(|what| format!("event {}: {what}", event.id)));
+            all.extend(
+                what.filter(|what| !all.contains(what)).map(|what| format!("event {}: {what}", event.id)),
+            );
         }
         if let (Some(event), true) = (events.first(), self.policy.mode != Mode::Auto) {
             all.push(format!(
@@ -452,7 +476,10 @@ mod tests {
         let stopped = Definition { policy: Policy { mode: Mode::Hold, ..usual }, ..definition };
         assert_eq!(stopped.policy_at(at("2026-12-01T09:00:00Z")).mode, Mode::Hold);
         assert_eq!(stopped.policy_at(at("2026-01-01T00:00:00Z")).mode, Mode::Hold);
-        assert!(stopped.contradictions()[0].starts_with("mode = hold keeps the events of the zone from beginning, as sale"));
+        assert!(
+            stopped.contradictions()[0]
+                .starts_with("mode = hold keeps the events of the zone from beginning, as sale")
+        );
     }
 
     #[test]
@@ -477,6 +504,10 @@ mod tests {
         let (day, next) = ("2026-12-01T09:00:00Z", "2026-12-01T10:00:00Z");
         let short = event("a", "2026-12-01T08:59:01Z", day, next);
         assert!(refused(vec![short]).contains("at least 60 s"));
+        let limited = event("a", "2026-12-01T08:58:01Z", day, next);
+        let limited = Event { max_active: Some(5), ..limited };
+        assert!(refused(vec![limited.clone()]).contains("at least 120 s"));
+        assert!(Schedule::new(vec![limited], &Policy { max_active: 9, ..Policy::default() }).is_ok());
         assert!(
             refused(vec![event("a", "2026-12-01T08:00:00Z", day, day)]).contains("ends must be after begins")
         );

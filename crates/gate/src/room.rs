@@ -90,6 +90,9 @@ enum Keeper {
     Store,
 }
 
+/// When to ask again for a place in a closed zone of which nobody knows when it opens, in seconds.
+const ASK_WHEN_CLOSED_S: u32 = 60;
+
 /// A zone as its keeper defines it. The policy in force is the view's.
 struct Defined {
     definition: Definition,
@@ -341,6 +344,15 @@ impl<L: Line> Room<L> {
         let of_zone = Some(current.view.unix_ms).filter(|_| current.view.plan.opens_ms() > 0);
         let passed_ms = u64::try_from(current.taken_at.elapsed().as_millis()).unwrap_or(0);
         of_zone.map_or(unix_ms, |of_zone| of_zone + passed_ms) / 1_000
+    }
+
+    /// When to ask again for a place in a closed zone, in seconds. If people take places for an event soon, early enough to ask once more
+    /// before: whoever waits for that should not come a minute after the others. Clients add up to a quarter to what they are told.
+    pub(crate) fn ask_when_closed_s(&self) -> u32 {
+        let now_s = self.schedule_s(store::unix_ms());
+        let next_s = self.defined.load().definition.schedule.next_prequeue_s(now_s);
+        let soon_s = next_s.and_then(|next_s| u32::try_from(next_s - now_s).ok()).unwrap_or(u32::MAX);
+        (soon_s.saturating_mul(4) / 5).clamp(1, ASK_WHEN_CLOSED_S)
     }
 
     /// How the zone is defined.

@@ -292,7 +292,16 @@ const OF_EVENT: [&str; 7] =
 /// Changes one field of an event: `ID.FIELD`, or `ID.notice.LANGUAGE`. An empty text takes the field away; `ID` alone deletes the
 /// event.
 fn set_event(events: &mut Vec<Value>, name: &str, text: &str) -> Result<(), Failure> {
-    let (id, field, language) = match (name.split_once(".notice."), name.rsplit_once('.')) {
+    // The id of an event may have dots.
+    let known = events.iter().filter_map(|event| event["id"].as_str());
+    let of_known =
+        known.filter(|id| name.strip_prefix(id).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')));
+    let of_known = of_known.max_by_key(|id| id.len()).map(str::to_owned);
+    let of_notice = match &of_known {
+        Some(id) => name[id.len()..].strip_prefix(".notice.").map(|language| (id.as_str(), language)),
+        None => name.split_once(".notice."),
+    };
+    let (id, field, language) = match (of_notice, name.rsplit_once('.')) {
         (Some((id, language)), _) => (id, "notice", Some(language)),
         (None, Some((id, field))) if OF_EVENT.contains(&field) => (id, field, None),
         _ if text.is_empty() => {
@@ -322,8 +331,8 @@ fn set_event(events: &mut Vec<Value>, name: &str, text: &str) -> Result<(), Fail
         (Some(language), false) => event["notice"][language] = text.into(),
         (None, false) => event[field] = number_or_text(text),
         (language, true) => {
-            let of = if language.is_some() { &mut event["notice"] } else { event };
-            of.as_object_mut().map(|fields| fields.remove(language.unwrap_or(field)));
+            let of = if language.is_some() { event.get_mut("notice") } else { Some(event) };
+            of.and_then(Value::as_object_mut).map(|fields| fields.remove(language.unwrap_or(field)));
         }
     }
     Ok(())
@@ -367,6 +376,14 @@ mod tests {
         );
         assert_eq!(events(&[("event.old.one", "")]), Ok(json!([])));
         assert!(events(&[("event.other", "")]).is_err_and(|fault| fault.contains("there is no event other")));
+        let dotted = json!([{ "id": "x.notice.en", "begins": "x" }]);
+        let fields = [("event.x.notice.en.begins".to_owned(), "y".to_owned())];
+        let body = body_of(&fields, &dotted).expect("of the event that is there");
+        assert_eq!(body["events"], json!([{ "id": "x.notice.en", "begins": "y" }]));
+        assert_eq!(
+            events(&[("event.old.one", ""), ("event.new.notice.en", "")]),
+            Ok(json!([{ "id": "new" }]))
+        );
         assert!(events(&[("event.old.one", "y")]).is_err_and(|fault| fault.contains("name a field")));
         assert!(events(&[("event.a.begins", "x"), ("event.a.begins", "y")]).is_err());
     }

@@ -45,7 +45,9 @@ impl<S: Store> Gate<S> {
         let _changing = self.changing.lock().await;
         let before = self.rooms.load_full();
         let mut rooms = Rooms::clone(&before);
-        let unix_s = before.get(zone).map_or_else(|| store::unix_ms() / 1_000, |room| room.schedule_s(store::unix_ms()));
+        let unix_s = before
+            .get(zone)
+            .map_or_else(|| store::unix_ms() / 1_000, |room| room.schedule_s(store::unix_ms()));
         match (before.get(zone), new) {
             // A changed notice does not affect the line.
             (Some(room), Some(definition)) if room.policy() == definition.policy_at(unix_s) => {

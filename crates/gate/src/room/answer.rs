@@ -55,7 +55,7 @@ impl<L: Line> Room<L> {
     pub(crate) async fn join(&self) -> Result<Reply, Refusal> {
         self.pace.note_join();
         if self.policy().mode == Mode::Closed {
-            return Err(Refusal::Closed { retry_after_s: 60 });
+            return Err(Refusal::Closed { retry_after_s: self.ask_when_closed_s() });
         }
         if let Some(reply) = self.admit_without_store(None) {
             return Ok(reply);

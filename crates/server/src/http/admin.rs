@@ -55,7 +55,7 @@ pub use refusals::Refusals;
 pub use state::{AdminParts, AdminState};
 
 /// The longest body of an operator's request, in bytes.
-const MAX_BODY: usize = 64 << 10;
+const MAX_BODY: usize = 1 << 20;
 
 /// The start of every path of the admin API.
 const ROOT: &str = "/admin/v1/";

@@ -206,7 +206,8 @@ fn difference(change: &Value) -> String {
     }
     let [old, new] = [before, after].map(|of| BTreeMap::from_iter(event_fields(of)));
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let shown = |of: &BTreeMap<String, String>, name| of.get(name).map_or_else(|| "none".to_owned(), Clone::clone);
+    let shown =
+        |of: &BTreeMap<String, String>, name| of.get(name).map_or_else(|| "none".to_owned(), Clone::clone);
     for name in names.into_iter().filter(|name| old.get(*name) != new.get(*name)) {
         out.push(format!("{name} {} -> {}", shown(&old, name), shown(&new, name)));
     }

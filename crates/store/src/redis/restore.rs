@@ -50,11 +50,13 @@ impl<C: Client> Redis<C> {
         // An operator's last change may be lost with the state.
         let policy = self.policy_of(zone);
         match policy {
-            Some(policy) => self.give_policy(zone, &policy, Known::Seen).await.or_else(|refused| match refused {
-                // The state was lost again, and the caller comes back.
-                Refused::Other(StoreError::UnknownZone) | Refused::Keys(_) | Refused::Torn(_) => Ok(()),
-                other => Err(other),
-            }),
+            Some(policy) => {
+                self.give_policy(zone, &policy, Known::Seen).await.or_else(|refused| match refused {
+                    // The state was lost again, and the caller comes back.
+                    Refused::Other(StoreError::UnknownZone) | Refused::Keys(_) | Refused::Torn(_) => Ok(()),
+                    other => Err(other),
+                })
+            }
             None => Ok(()),
         }
     }

@@ -335,7 +335,9 @@
       const { code, title, detail, final } = problem;
       const longest_ms = Math.min(SLOWEST_MS, 1_000 * 2 ** this.#failures);
       this.#failures += 1;
-      const retry_ms = Math.max(problem.retry_ms * (1 + Math.random() / 4), longest_ms * (1 - Math.random() / 2));
+      // A closed zone says when to come for the next pre-queue. Whoever comes later than that has a later place.
+      const least_ms = code === "zone_closed" && problem.retry_ms ? 0 : longest_ms * (1 - Math.random() / 2);
+      const retry_ms = Math.max(problem.retry_ms * (1 + Math.random() / 4), least_ms);
       if (final) this.#over = true;
       this.#tell("problem", { code, title, detail, final, retry: final ? null : Math.ceil(retry_ms / 1_000) });
       this.#eager = problem.code === "offline";
