@@ -210,7 +210,9 @@ const CASES: &[(&str, u16, Ask)] = &[
         assert_eq!(reply.json()["zone"]["id"], "Z");
         reply
     }),
-    ("too_large", 413, |w, c| admin(w, c, "POST /admin/v1/zones", &[ADMIN], Some(&" ".repeat(70_000)))),
+    ("too_large", 413, |w, c| {
+        admin(w, c, "POST /admin/v1/zones", &[ADMIN], Some(&" ".repeat((1 << 20) + 1)))
+    }),
     ("unsupported_media_type", 415, |w, c| {
         admin(w, c, "POST /admin/v1/zones", &[ADMIN, ("Content-Type", "text/plain")], Some("{}"))
     }),

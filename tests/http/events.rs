@@ -1,20 +1,15 @@
 //! Zones that open at a set instant, and events that begin and end by themselves.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use store::unix_ms;
 
 use crate::{
     app::{self, Answer, App, body},
     clock::eventually,
     weir::{Setup, Weir, zone},
 };
-
-/// The machine's clock, which is that of the embedded store, in milliseconds since 1970.
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
-    u64::try_from(since.as_millis()).expect("fits")
-}
 
 /// An instant so many seconds from now, as operators write it, and in milliseconds.
 fn in_s(seconds: i64) -> (String, u64) {

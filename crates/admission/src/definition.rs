@@ -2,7 +2,7 @@
 //!
 //! Invariant: two definitions have the same tag only if they are equal, up to a collision of BLAKE3.
 
-use crate::{Field, Notice, Policy, SECOND_FIELDS, Schedule};
+use crate::{Field, Mode, Notice, Phase, Policy, SECOND_FIELDS, Schedule};
 
 /// Everything that operators set for one zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,6 +66,55 @@ impl Definition {
     }
 }
 
+impl Definition {
+    /// The policy in force at an instant, in seconds since 1970.
+    ///
+    /// After an event it still has the event's opening, which is over. So the store goes on to tell the time by the clock that opened
+    /// the event ([`Snapshot::unix_ms`](crate::Snapshot::unix_ms)), and a wall clock that was set back does not bring the event back.
+    #[must_use]
+    pub fn policy_at(&self, unix_s: u64) -> Policy {
+        let policy = self.schedule.phase(unix_s).policy(&self.policy);
+        let over = self.schedule.events().iter().rev().find(|event| u64::from(event.ends.unix_s()) <= unix_s);
+        match over {
+            Some(event) if policy.opens_at.0 == 0 => {
+                Policy { opens_at: event.begins.unix_s().into(), ..policy }
+            }
+            _ => policy,
+        }
+    }
+
+    /// What contradicts itself in this definition, though each part is right: see [`Policy::contradiction`].
+    #[must_use]
+    pub fn contradictions(&self) -> Vec<String> {
+        let events = self.schedule.events();
+        let mut all: Vec<String> = self.policy.contradiction().into_iter().collect();
+        for event in events {
+            let what = event.policy(&self.policy).contradiction();
+            all.extend(
+                what.filter(|what| !all.contains(what)).map(|what| format!("event {}: {what}", event.id)),
+            );
+        }
+        if let (Some(event), true) = (events.first(), self.policy.mode != Mode::Auto) {
+            all.push(format!(
+                "mode = {} keeps the events of the zone from beginning, as {}; set mode = auto, and say by `before` and `after` of an event \
+                 what applies outside of it",
+                self.policy.mode.word(),
+                event.id
+            ));
+        }
+        all
+    }
+
+    /// The notice in force at an instant, in seconds since 1970.
+    #[must_use]
+    pub fn notice_at(&self, unix_s: u64) -> &Notice {
+        match self.schedule.phase(unix_s) {
+            Phase::Prequeue(event) | Phase::Open(event) if !event.notice.is_empty() => &event.notice,
+            _ => &self.notice,
+        }
+    }
+}
+
 impl From<Policy> for Definition {
     fn from(policy: Policy) -> Self {
         Self { policy, ..Self::default() }
@@ -77,7 +126,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::{Mode, OnStoreFailure};
+    use crate::{Event, Moment, OnStoreFailure, Outside, ZoneId};
 
     #[test]
     fn each_field_changes_the_tag() {
@@ -133,5 +182,59 @@ mod tests {
         };
         assert_eq!(Definition::default().etag(), "a5b8431fdc02ba89b77945af381b4ec1");
         assert_eq!(definition.etag(), "f04ee1ddc8ec68b8b5edd9c617e7869d");
+    }
+
+    fn moment(text: &str) -> Moment {
+        Moment::parse(text).expect(text)
+    }
+
+    fn at(text: &str) -> u64 {
+        moment(text).unix_s().into()
+    }
+
+    fn sale() -> Event {
+        Event {
+            id: ZoneId::parse("sale").expect("a name"),
+            prequeue_from: moment("2026-12-01T07:30:00Z"),
+            begins: moment("2026-12-01T08:00:00Z"),
+            ends: moment("2026-12-01T11:00:00Z"),
+            before: Outside::Closed,
+            after: Outside::Hold,
+            admit_per_minute: Some(600),
+            max_active: Some(50),
+            notice: Notice::new([("en", "Soon.")]).expect("a notice"),
+        }
+    }
+
+    #[test]
+    fn a_policy_follows_the_phases_of_its_events() {
+        let usual = Policy { admit_per_minute: 60, ..Policy::default() };
+        let schedule = Schedule::new(vec![sale()], &usual).expect("a schedule");
+        let definition = Definition { schedule, ..usual.into() };
+        let modes = |text| definition.policy_at(at(text)).mode;
+        assert_eq!(modes("2026-01-01T00:00:00Z"), Mode::Closed);
+        assert_eq!(modes("2026-12-01T07:29:59Z"), Mode::Closed);
+        let of_event = definition.policy_at(at("2026-12-01T07:30:00Z"));
+        let opens_at = moment("2026-12-01T08:00:00Z").unix_s().into();
+        assert_eq!(of_event, Policy { opens_at, admit_per_minute: 600, max_active: 50, ..usual });
+        // Nothing changes when it begins: the store opens the zone.
+        assert_eq!(definition.policy_at(at("2026-12-01T10:59:59Z")), of_event);
+        let over = definition.policy_at(at("2026-12-01T11:00:00Z"));
+        assert_eq!((over.mode, over.opens_at), (Mode::Hold, opens_at), "its clock goes on");
+        // Of two openings the later one counts.
+        let later = moment("2026-12-01T09:00:00Z").unix_s().into();
+        let also = Definition { policy: Policy { opens_at: later, ..usual }, ..definition.clone() };
+        assert_eq!(also.policy_at(at("2026-12-01T07:30:00Z")).opens_at, later);
+        let said = |text| definition.notice_at(at(text)).get("en");
+        assert_eq!([said("2026-12-01T07:30:00Z"), said("2026-12-01T11:00:00Z")], [Some("Soon."), None]);
+        assert_eq!(definition.contradictions(), [""; 0]);
+        // An operator stops it.
+        let stopped = Definition { policy: Policy { mode: Mode::Hold, ..usual }, ..definition };
+        assert_eq!(stopped.policy_at(at("2026-12-01T09:00:00Z")).mode, Mode::Hold);
+        assert_eq!(stopped.policy_at(at("2026-01-01T00:00:00Z")).mode, Mode::Hold);
+        assert!(
+            stopped.contradictions()[0]
+                .starts_with("mode = hold keeps the events of the zone from beginning, as sale")
+        );
     }
 }

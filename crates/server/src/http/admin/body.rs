@@ -242,7 +242,7 @@ fn policy(fields: Object, mut policy: Policy) -> Result<Policy, Problem> {
                 field.set(&mut policy, field.default());
             }
             FieldKind::Word { words, .. } => {
-                if !value.as_str().is_some_and(|word| field.set_text(&mut policy, word).is_ok()) {
+                if value.as_str().is_none_or(|word| field.set_text(&mut policy, word).is_err()) {
                     return Err(wrong(&path, &format!("one of {}", words.join(", "))));
                 }
             }
