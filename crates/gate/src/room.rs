@@ -46,7 +46,7 @@ use std::sync::{
 };
 
 use admission::{
-    BadSeal, Definition, Notice, Policy, Sealer, Seals, Ticket, VISIT_LEN, Visit, VisitSealer, ZoneId,
+    BadSeal, Definition, Mode, Notice, Policy, Sealer, Seals, Ticket, VISIT_LEN, Visit, VisitSealer, ZoneId,
 };
 use arc_swap::ArcSwap;
 use events::{Bus, LimitedCall, NoticeChanged, StoreCall};
@@ -350,7 +350,12 @@ impl<L: Line> Room<L> {
     /// before: whoever waits for that should not come a minute after the others. Clients add up to a quarter to what they are told.
     pub(crate) fn ask_when_closed_s(&self) -> u32 {
         let now_s = self.schedule_s(store::unix_ms());
-        let next_s = self.defined.load().definition.schedule.next_prequeue_s(now_s);
+        let defined = self.defined.load();
+        if defined.definition.policy_at(now_s).mode != Mode::Closed {
+            // It is due to open, and comes into force in a moment.
+            return 1;
+        }
+        let next_s = defined.definition.schedule.next_prequeue_s(now_s);
         let soon_s = next_s.and_then(|next_s| u32::try_from(next_s - now_s).ok()).unwrap_or(u32::MAX);
         (soon_s.saturating_mul(4) / 5).clamp(1, ASK_WHEN_CLOSED_S)
     }

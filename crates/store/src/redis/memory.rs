@@ -77,7 +77,8 @@ pub(super) struct ClockReading {
     /// What the clock showed, and when the reply was received: of all replies the one that says most. A call that stood
     /// still on its way may have set the clock back.
     earliest: (u64, Instant),
-    /// What it showed in the last reply, and when that call was sent.
+    /// What it showed, and when that call was sent: of all replies the one that says least, as long as the clock does not show more. A
+    /// call that stood still on its way was sent long before it read the clock.
     latest: (u64, Instant),
 }
 
@@ -91,7 +92,9 @@ impl ClockReading {
         let shown_ms = |(now_ms, at): (u64, Instant)| now_ms + ms(later.earliest.1 - at);
         let earliest =
             if shown_ms(self.earliest) > later.earliest.0 { self.earliest } else { later.earliest };
-        Self { earliest, ..later }
+        let most_ms = shown_ms(self.latest);
+        let is_tighter = most_ms < shown_ms(later.latest) && later.earliest.0 <= most_ms + SLACK_MS;
+        Self { earliest, latest: if is_tighter { self.latest } else { later.latest } }
     }
 
     /// The earliest and the latest that the zone's clock may show now, judged by this server's clock.
@@ -594,5 +597,27 @@ impl WitnessSegment {
     fn empty() -> Self {
         let bits = || vec![0; SEGMENT_BYTES];
         Self { live: bits(), gone: bits(), entered: bits() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How long a call waited before it read the clock is not known, so it does not raise the upper bound of one that did not wait.
+    #[test]
+    fn a_call_that_waited_says_little_about_the_clock() {
+        let now = Instant::now();
+        let at = |ms| now + Duration::from_millis(ms);
+        let reading = |now_ms, sent_ms, received_ms| ClockReading {
+            earliest: (now_ms, at(received_ms)),
+            latest: (now_ms, at(sent_ms)),
+        };
+        let prompt = reading(1_000, 0, 2);
+        let waited = prompt.then(reading(5_990, 1_000, 4_992));
+        assert_eq!((waited.latest, waited.earliest), (prompt.latest, (5_990, at(4_992))));
+        // A better one counts, and one that shows that the clock was moved ahead.
+        assert_eq!(prompt.then(reading(5_900, 5_000, 5_001)).latest, (5_900, at(5_000)));
+        assert_eq!(prompt.then(reading(9_000, 5_000, 5_001)).latest, (9_000, at(5_000)));
     }
 }
