@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// The longest wait of [`Fallback::Later`], in seconds: a week.
-const LATER_MAX_S: u64 = 604_800;
+pub(crate) const LATER_MAX_S: u64 = 604_800;
 
 /// The randomness that a checkpoint names before it exists.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,9 @@ use blst::{
 };
 use sha2::{Digest as _, Sha256};
 
-/// The last round that is read. It comes after the year 9000, and fits exactly into a number of JSON.
+use crate::announced::LATER_MAX_S;
+
+/// The last round that is announced. It comes after the year 9000, and fits exactly into a number of JSON.
 pub(crate) const ROUND_MAX: u64 = 80_000_000_000;
 
 /// A chain of rounds: a group of operators with one public key.
@@ -47,10 +49,10 @@ impl Chain {
     /// When a round comes, in seconds since 1970.
     ///
     /// # Panics
-    /// If the round is 0 or above 80,000,000,000, which no checkpoint has.
+    /// If the round is 0, or more than a week after round 80,000,000,000: no checkpoint and no fallback has it.
     #[must_use]
     pub fn round_unix_s(&self, round: u64) -> u64 {
-        assert!((1..=ROUND_MAX).contains(&round), "round {round}");
+        assert!((1..=ROUND_MAX + LATER_MAX_S / self.period_s).contains(&round), "round {round}");
         self.genesis_unix_s + (round - 1) * self.period_s
     }
 

@@ -1,5 +1,8 @@
-//! Whole draws: `changes` alters records and receipts, `vectors` holds the published test vectors, `world` makes draws.
+//! Whole draws: `changes` alters records and receipts. `vectors` holds the published draws, `wrong` the published single files.
+//! `world` makes draws, and `altered` makes files with one change.
 
+mod altered;
 mod changes;
 mod vectors;
 mod world;
+mod wrong;
