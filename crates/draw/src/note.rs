@@ -292,10 +292,16 @@ mod tests {
             let changed = String::from_utf8(bytes).expect("ASCII");
             assert!(VerifierKey::parse(&changed).is_err(), "{changed}");
         }
+        let parsed = |typed: &[u8]| {
+            let id = to_hex(&Sha256::digest([b"k\n".as_slice(), typed].concat())[..4]);
+            VerifierKey::parse(&format!("k+{id}+{}", to_base64(typed))).map_err(|fault| fault.to_string())
+        };
         // The neutral element: every text has the same signature under it.
-        let weak = [&[ED25519, 1][..], &[0; 31]].concat();
-        let digest = Sha256::digest([b"k\n".as_slice(), &weak].concat());
-        let weak = format!("k+{}+{}", to_hex(&digest[..4]), to_base64(&weak));
-        assert!(VerifierKey::parse(&weak).is_err_and(|fault| fault.to_string().contains("weak")));
+        let weak = parsed(&[&[ED25519, 1][..], &[0; 31]].concat());
+        assert!(weak.is_err_and(|fault| fault.contains("weak")));
+        // y = 3 is a point of the curve; y = p + 3 is another spelling of it.
+        assert!(parsed(&[&[ED25519, 3][..], &[0; 31]].concat()).is_ok());
+        let spelled = [&[ED25519, 0xf0][..], &[0xff; 30], &[0x7f]].concat();
+        assert!(parsed(&spelled).is_err_and(|fault| fault.contains("not a point")));
     }
 }

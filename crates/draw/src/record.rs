@@ -1,7 +1,7 @@
 //! What is published: the record of a whole draw, and a receipt for one place. Both are JSON.
 //!
-//! Invariants: unknown, missing and repeated fields are refused. An object is written as an object. A file above its limit is refused
-//! before it is read.
+//! Invariants: unknown, missing and repeated fields are refused, and so is an array in place of an object. A file above its limit is
+//! refused before it is read.
 
 use std::{fmt, marker::PhantomData};
 

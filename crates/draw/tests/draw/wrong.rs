@@ -1,47 +1,21 @@
-//! The vectors of single files: `wrong.json` has files that must be refused, each with exactly one fault. `right.json` has files
-//! at the limits of the formats. `texts.json` has spellings of JSON.
+//! `wrong.json`: files that must be refused.
+//!
+//! Invariant: each file has exactly one fault.
 
-use draw::{
-    Announced, Fallback, Places, Randomness, Receipt, Record, Signer, Statement, Terms, verify,
-    verify_receipt,
-};
-use serde::{Deserialize, Serialize};
+use draw::{Places, Randomness, Record, Signer, Statement};
 use serde_json::{Value, json};
 
 use crate::{
     altered::{
-        appended, from_hex, id_of, line, replaced, signature_of, stated, text_of, to_base64, typed_key,
-        under, with_text,
+        File, MIXED_KEY, MIXED_KEY_WRONG, appended, field, from_hex, is_right_file, line, of_round, receipt,
+        receipt_alone, record, replaced, signature_of, stated, text_of, to_base64, typed_key, under, value,
+        with_text,
     },
     vectors::golden,
-    world::{ROUND_1000, World, places, terms},
+    world::{ROUND_1000, World},
 };
 
-/// A record, a receipt beside a record that is right, or a receipt alone.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct File {
-    about: String,
-    record: Option<Value>,
-    receipt: Option<Value>,
-}
-
-/// The same as texts, for spellings that a reader of JSON would not keep.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-struct Text {
-    about: String,
-    right: bool,
-    record: Option<String>,
-    receipt: Option<String>,
-}
-
-/// The key of the worlds plus a point of order 8, and two signatures of the checkpoint of `World::drand(13)` under it. With the
-/// cofactor both are right. Without it only the second is: there `k` is a multiple of 8.
-const MIXED_KEY: &str = "019ea3f11f5bd34f0cd7147fd0a436c088f624c6100c1df6a53c0a29e05d60cea0";
-const MIXED_KEY_WRONG: &str = "b862409fb5c4c4123df2abf7462b88f041ad36dd6864ce872fd5472be363c5b1\
-                               585431c2801ee6d5c4c751204a5cd2e0e6f5f160feef3128a9999c8e85666907";
-const MIXED_KEY_RIGHT: &str = "f9e42d2edc81d23367967352b47e4856b82578634e6c1de72280ce8b60ce70c0\
-                               a643123021efc61b921079fd8abb562dd31abb5a2e333ffeefe3f09b1560910a";
-/// Signatures of the same checkpoint by the secret of the worlds. The nonce is the neutral element.
+/// Signatures of the checkpoint of `World::drand(13)` by the secret of the worlds. The nonce is the neutral element.
 const SMALL_NONCE: &str = "0100000000000000000000000000000000000000000000000000000000000000\
                            b854803704f33b2de02f92ef2efffb70e813c660c65bc26dc3e9aeb70d67a401";
 /// The nonce has a part of order 8, so the signature is right only with the cofactor.
@@ -56,43 +30,6 @@ const LARGE_X: &str =
 /// The signature of round 1000 plus a point outside of the group.
 const OUTSIDE: &str =
     "94385d48ab9d338824a523ff7d310fbeeac0184598d56b49f27857bcd3ef91f6ead1c7ef99c9beee47784ebba5c635de";
-
-fn json(record: &Record) -> Value {
-    serde_json::to_value(record).expect("JSON")
-}
-
-fn record(about: &str, record: &Record) -> File {
-    File { about: about.to_owned(), record: Some(json(record)), receipt: None }
-}
-
-/// A record after a change of its JSON.
-fn field(about: &str, world: &World, change: impl Fn(&mut Value)) -> File {
-    let mut changed = json(&world.record());
-    change(&mut changed);
-    File { about: about.to_owned(), record: Some(changed), receipt: None }
-}
-
-/// A receipt with other fields, beside the right record.
-fn receipt(about: &str, world: &World, place: u32, fields: &Value) -> File {
-    let record = Some(json(&world.record()));
-    File { record, ..receipt_alone(about, world, place, fields) }
-}
-
-fn receipt_alone(about: &str, world: &World, place: u32, fields: &Value) -> File {
-    let mut changed = serde_json::to_value(world.receipt(place)).expect("JSON");
-    for (name, value) in fields.as_object().expect("an object") {
-        changed[name] = value.clone();
-    }
-    File { about: about.to_owned(), record: None, receipt: Some(changed) }
-}
-
-fn of_round(round: u64, signature: &str) -> Randomness {
-    Randomness::Drand { round, signature: signature.to_owned() }
-}
-
-fn value(value: &str) -> Statement {
-    Statement::Value(value.to_owned())
-}
 
 /// Lines of the checkpoint.
 fn wrong_checkpoints() -> Vec<File> {
@@ -381,176 +318,6 @@ fn wrong_receipts() -> Vec<File> {
     ]
 }
 
-fn right() -> Vec<File> {
-    let (five, drand, later) = (World::stated(5), World::drand(13), World::later(13));
-    let text = |about: &str, world: &World, from: &str, to: &str| record(about, &replaced(world, from, to));
-    let start = |about: &str, to: &str| text(about, &five, "start 2023-08-23T15:59:21Z", to);
-    let source = |about: &str, to: &str| text(about, &five, "six dice, thrown on stage at the start", to);
-    let more = |about: &str, lines: &str| record(about, &appended(&drand, lines));
-    let cosigned = line("witness.example/w1", &[7; 4], &[9; 72]);
-    let own_id = id_of("shop.example/weir", &typed_key(&drand));
-    let named = |about: &str, secret: u8, terms: Terms| {
-        let world = World::with_secret([secret; 32], places(5), terms, |_| of_round(1_000, ROUND_1000));
-        record(about, &world.record())
-    };
-    let announced = || terms(Announced::Drand { round: 1_000 });
-    let has_plus = |secret: &u8| {
-        let signer = Signer::new("k", &[*secret; 32]).expect("a key");
-        signer.key().to_string().matches('+').count() > 2
-    };
-    let plus = (1..=255).find(has_plus).expect("a key with a plus");
-    let long_value = Randomness::Stated { statement: five.state(&value(&"x".repeat(1_024))) };
-    vec![
-        more("A cosignature of another name.", &cosigned),
-        more("A signature of the same name and another ID.", &line("shop.example/weir", &[7; 4], &[9; 64])),
-        more("A signature of another name and the same ID.", &line("witness.example", &own_id, &[9; 64])),
-        more("A foreign signature of 5 bytes.", &line("w", &[7; 4], &[9])),
-        more(
-            "A foreign name with U+FEFF, U+200B and U+0080, which are no white space.",
-            &line("a\u{feff}b\u{200b}c\u{80}", &[7; 4], &[9; 64]),
-        ),
-        receipt(
-            "A receipt with a cosignature that the record does not have.",
-            &drand,
-            3,
-            &json!({ "checkpoint": format!("{}{cosigned}", drand.note) }),
-        ),
-        start("The first instant.", "start 1970-01-01T00:00:00Z"),
-        start("The last instant.", "start 9999-12-30T22:00:00Z"),
-        source("A source of 1,024 bytes.", &"x".repeat(1_024)),
-        source(
-            "A source with U+2028, U+202E, a letter of two parts, and U+00A0 at its end. Verifiers show the first two escaped.",
-            "dice\u{2028}ok: \u{202e}x\u{202c} e\u{301}\u{a0}",
-        ),
-        record("A value of 1,024 bytes.", &Record { randomness: long_value, ..five.record() }),
-        text("The freeze is one second before the round.", &drand, "15:59:20Z", "15:59:23Z"),
-        text("57 s are 19 rounds, too.", &later, "later 55", "later 57"),
-        text("The longest wait for a later round.", &drand, "fallback wait", "fallback later 604800"),
-        record(
-            "The key is partly of small order, and the signature is right without the cofactor.",
-            &under(&drand, &from_hex(MIXED_KEY), None, &from_hex(MIXED_KEY_RIGHT)),
-        ),
-        named("A key with a plus in its base64.", plus, announced()),
-        named("Names of the greatest length.", 1, {
-            Terms {
-                key_name: "x/".repeat(64),
-                event: "e".repeat(64),
-                zone: "z".repeat(64),
-                fallback: Fallback::Arrival,
-                ..announced()
-            }
-        }),
-        named("An event of three dots.", 1, Terms { event: "...".to_owned(), ..announced() }),
-    ]
-}
-
-/// Spellings of JSON: those that are the same file, and those that every verifier refuses.
-fn texts() -> Vec<Text> {
-    let (drand, lottery) = (World::drand(13), World::lottery());
-    let record = drand.record().to_json();
-    let receipt = drand.receipt(0).to_json();
-    let cosigned = appended(&drand, &line("a\u{10348}b", &[7; 4], &[9; 64])).to_json();
-    let mut texts = Vec::new();
-    let mut of_record = |right: bool, about: &str, text: &str| {
-        assert_ne!(text, record, "{about}");
-        texts.push(Text { about: about.to_owned(), right, record: Some(text.to_owned()), receipt: None });
-    };
-    let escaped: String = (lottery.record().to_json().chars())
-        .flat_map(|char| {
-            let mut units = [0; 2];
-            let units = char.encode_utf16(&mut units).to_vec();
-            let spell =
-                move |unit: u16| if char.is_ascii() { char.to_string() } else { format!("\\u{unit:04X}") };
-            units.into_iter().map(spell).collect::<Vec<_>>()
-        })
-        .collect();
-    let spaced = record.replace("\":", "\" :\t").replace(",\"", " ,\r\n \"");
-    of_record(true, "White space around everything.", &format!(" \n{spaced}\r\n\t "));
-    of_record(true, "Letters beyond ASCII as escapes.", &escaped);
-    of_record(true, "An escaped slash, and a field's name with an escape.", &{
-        record.replace("shop.example/", "shop.example\\/").replace("\"key\"", "\"k\\u0065y\"")
-    });
-    of_record(true, "A surrogate pair.", &cosigned.replace('\u{10348}', "\\ud800\\udf48"));
-    of_record(true, "Fields in another order.", &{
-        let format = "\"format\":\"weir-draw-record-1\"";
-        format!(
-            "{},{format}}}",
-            &record.replacen(&format!("{format},"), "", 1)[..record.len() - format.len() - 2]
-        )
-    });
-    of_record(false, "A byte order mark.", &format!("\u{feff}{record}"));
-    of_record(false, "A no-break space at the end.", &format!("{record}\u{a0}"));
-    of_record(false, "A second value at the end.", &format!("{record}{{}}"));
-    of_record(false, "The last character is missing.", &record[..record.len() - 1]);
-    of_record(false, "A comma at the end.", &format!("{},}}", &record[..record.len() - 1]));
-    of_record(false, "A lone surrogate.", &cosigned.replace('\u{10348}', "\\ud800"));
-    of_record(
-        false,
-        "A surrogate pair in the wrong order.",
-        &cosigned.replace('\u{10348}', "\\udf48\\ud800"),
-    );
-    of_record(false, "A line feed that is not escaped.", &record.replacen("\\n", "\n", 1));
-    of_record(false, "A field is there twice, with the same value.", &{
-        record.replacen('{', "{\"format\":\"weir-draw-record-1\",", 1)
-    });
-    of_record(false, "A field is there twice, once with an escape.", &{
-        record.replacen('{', "{\"f\\u006frmat\":\"weir-draw-record-1\",", 1)
-    });
-    of_record(false, "A field of the randomness is there twice.", &{
-        record.replacen("\"round\":1000", "\"round\":1000,\"round\":1000", 1)
-    });
-    of_record(false, "The kind of the randomness is there twice.", &{
-        record.replacen("\"kind\":\"drand\"", "\"kind\":\"drand\",\"kind\":\"drand\"", 1)
-    });
-    for number in ["1e3", "1000.0", "10e2", "1000e0", "01000", "+1000", "-1000", "\"1000\"", "[1000]", "NaN"]
-    {
-        let about = format!("The round is spelled `{number}`.");
-        of_record(false, &about, &record.replacen(":1000,", &format!(":{number},"), 1));
-    }
-    let mut of_receipt = |right: bool, about: &str, from: &str, to: &str| {
-        let text = receipt.replacen(from, to, 1);
-        assert_ne!(text, receipt, "{about}");
-        let record = Some(record.clone());
-        texts.push(Text { about: about.to_owned(), right, record, receipt: Some(text) });
-    };
-    of_receipt(true, "A receipt with white space.", ",", " ,\n");
-    for number in ["-0", "0.0", "0e0", "00", "false", "null", "\"0\""] {
-        of_receipt(
-            false,
-            &format!("The place is spelled `{number}`."),
-            "\"place\":0,",
-            &format!("\"place\":{number},"),
-        );
-    }
-    of_receipt(
-        false,
-        "A field of the receipt is there twice.",
-        "\"inLine\":true",
-        "\"inLine\":true,\"inLine\":true",
-    );
-    of_receipt(false, "A receipt with a byte order mark.", "{", "\u{feff}{");
-    texts
-}
-
-/// What a verifier does with the bytes of a record and of a receipt.
-fn is_right(record: Option<&[u8]>, receipt: Option<&[u8]>) -> bool {
-    let mut drawn = None;
-    if let Some(json) = record {
-        let Ok(record) = Record::parse(json) else { return false };
-        drawn = verify(&record, None).1;
-        if drawn.is_none() {
-            return false;
-        }
-    }
-    let Some(json) = receipt else { return true };
-    Receipt::parse(json).is_ok_and(|receipt| verify_receipt(&receipt, drawn.as_ref(), None).is_right())
-}
-
-fn is_right_file(record: Option<&Value>, receipt: Option<&Value>) -> bool {
-    let bytes = |json: Option<&Value>| json.map(|json| json.to_string().into_bytes());
-    is_right(bytes(record).as_deref(), bytes(receipt).as_deref())
-}
-
 #[test]
 fn each_wrong_file_is_refused() {
     let made: Vec<File> = [wrong_checkpoints(), wrong_notes(), wrong_records(), wrong_receipts()]
@@ -565,63 +332,4 @@ fn each_wrong_file_is_refused() {
         }
         assert!(!is_right_file(record.as_ref(), receipt.as_ref()), "{about}");
     }
-}
-
-#[test]
-fn each_file_at_a_limit_is_right() {
-    let published: Vec<File> = golden("right.json", &right());
-    assert_eq!(published, right());
-    for File { about, record, receipt } in &published {
-        assert!(is_right_file(record.as_ref(), receipt.as_ref()), "{about}");
-    }
-}
-
-#[test]
-fn each_spelling_of_json_is_read_or_refused() {
-    let published: Vec<Text> = golden("texts.json", &texts());
-    assert_eq!(published, texts());
-    for Text { about, right, record, receipt } in &published {
-        let bytes = |text: &Option<String>| text.as_ref().map(|text| text.as_bytes().to_vec());
-        assert_eq!(is_right(bytes(record).as_deref(), bytes(receipt).as_deref()), *right, "{about}");
-    }
-    // A byte that is not UTF-8.
-    let mut bytes = World::drand(13).record().to_json().into_bytes();
-    let at = bytes.iter().position(|byte| *byte == b'/').expect("a slash");
-    bytes[at] = 0xff;
-    assert!(!is_right(Some(&bytes), None));
-}
-
-#[test]
-fn files_and_notes_up_to_their_limits_are_read() {
-    let world = World::drand(13);
-    let padded = |json: String, size: usize| {
-        let mut bytes = json.into_bytes();
-        bytes.resize(size, b' ');
-        bytes
-    };
-    let (record, receipt) = (world.record().to_json(), world.receipt(0).to_json());
-    assert!(is_right(Some(&padded(record.clone(), draw::RECORD_MAX)), None));
-    assert!(!is_right(Some(&padded(record.clone(), draw::RECORD_MAX + 1)), None));
-    assert!(is_right(Some(record.as_bytes()), Some(&padded(receipt.clone(), draw::RECEIPT_MAX))));
-    assert!(!is_right(Some(record.as_bytes()), Some(&padded(receipt, draw::RECEIPT_MAX + 1))));
-    // The names of foreign lines fill the note.
-    let noted = |size: usize| {
-        let rest = size - world.note.len() - "\u{2014}  AAAAAAA=\n".len();
-        appended(&world, &format!("\u{2014} {} AAAAAAA=\n", "w".repeat(rest)))
-    };
-    assert_eq!(noted(draw::NOTE_MAX).checkpoint.len(), draw::NOTE_MAX);
-    assert!(verify(&noted(draw::NOTE_MAX), None).0.is_right());
-    assert!(!verify(&noted(draw::NOTE_MAX + 1), None).0.is_right());
-}
-
-/// A source or a value cannot add a line to the report, or turn it around.
-#[test]
-fn a_report_shows_each_step_on_one_line() {
-    let of_source = right().into_iter().find(|file| file.about.contains("U+202E")).expect("a vector");
-    let record = of_source.record.expect("a record").to_string();
-    let (report, _) = verify(&Record::parse(record.as_bytes()).expect("a record"), None);
-    let shown = report.to_string();
-    assert!(shown.contains("dice\\u{2028}ok: \\u{202e}x\\u{202c} e\u{301}\u{a0}"), "{shown}");
-    assert!(!shown.contains(['\u{2028}', '\u{202e}']), "{shown}");
-    assert!(report.limits.iter().any(|limit| limit.contains("few possible values")), "{shown}");
 }
