@@ -279,6 +279,11 @@ class Altered(unittest.TestCase):
                 else:
                     self.refused(record, "decides")
         self.refused(altered(self.later, self.secret, said="value 1"), "the statement does not say")
+        # A later round may be above the last one that can be announced; only its signature is missing here.
+        last = altered(altered(self.later, self.secret, 9, f"randomness drand {v.QUICKNET} 80000000000"), self.secret, 10,
+                       "fallback later 604800")
+        last["randomness"]["round"] = 80_000_201_600
+        self.refused(last, "not that of round 80000201600")
 
     def test_statements(self):
         for said in ("value", "value ", "Value 1", "missing ", "missing", "value a ", "value a\x7fb", "value " + "x" * 1025):
@@ -334,6 +339,10 @@ class Altered(unittest.TestCase):
                          (cosigned + "— w " + b64(bytes(37_500)) + "\n", "50,000")):
             with self.subTest(why):
                 self.refused(self.record | {"checkpoint": bad}, why)
+        line = "— {} AAAAAAA=\n"
+        name = "w" * (50_000 - len((note + line.format("")).encode()))
+        v.verify_record(dump(self.record | {"checkpoint": note + line.format(name)}))
+        self.refused(self.record | {"checkpoint": note + line.format(name + "w")}, "50,000")
 
     def test_keys(self):
         key = self.record["key"]
@@ -390,8 +399,9 @@ class Altered(unittest.TestCase):
             self.refused(receipt, "than the record's", draw, receipt=True)
         other = self.drand["checkpoint"], self.drand["randomness"]
         self.refused(self.receipts[0] | {"checkpoint": other[0], "randomness": other[1]}, ".", draw, receipt=True)
-        self.refused(dump(left) + b" " * 200_000, "200000", draw, receipt=True)
-
+        right = dump(left)
+        v.verify_receipt(right + b" " * (200_000 - len(right)), draw)
+        self.refused(right + b" " * (200_001 - len(right)), "200000", draw, receipt=True)
 
     def test_receipt_of_another_key(self):
         # Another key of the same name. With a round of drand nothing else gives it away.

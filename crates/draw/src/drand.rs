@@ -125,6 +125,9 @@ mod tests {
     fn rounds_come_every_three_seconds() {
         assert_eq!(QUICKNET.round_unix_s(1), QUICKNET.genesis_unix_s);
         assert_eq!(QUICKNET.round_unix_s(1_000), 1_692_806_364);
+        // The last announced round, and the last one that a fallback can name.
+        let (announced, later) = (ROUND_MAX, crate::announced::later_round(ROUND_MAX, LATER_MAX_S));
+        assert_eq!(QUICKNET.round_unix_s(later) - QUICKNET.round_unix_s(announced), LATER_MAX_S);
         assert_eq!((QUICKNET.first_round_from(0), QUICKNET.first_round_from(1_692_803_367)), (1, 1));
         for unix_s in 1_700_000_000..1_700_000_020 {
             let round = QUICKNET.first_round_from(unix_s);

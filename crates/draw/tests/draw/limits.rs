@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::{
     altered::{
         File, MIXED_KEY, MIXED_KEY_RIGHT, appended, from_hex, id_of, is_right, is_right_file, line, of_round,
-        receipt, record, replaced, typed_key, under, value,
+        receipt, record, replaced, stated, typed_key, under, value, with_text,
     },
     vectors::golden,
     world::{ROUND_1000, World, places, terms},
@@ -219,6 +219,22 @@ fn files_and_notes_up_to_their_limits_are_read() {
     assert_eq!(noted(draw::NOTE_MAX).checkpoint.len(), draw::NOTE_MAX);
     assert!(verify(&noted(draw::NOTE_MAX), None).0.is_right());
     assert!(!verify(&noted(draw::NOTE_MAX + 1), None).0.is_right());
+}
+
+/// A later round may be above the last one that can be announced. Nobody has its signature yet, so only the reason is compared.
+#[test]
+fn a_later_round_may_be_above_the_last_announced_one() {
+    let drand = World::drand(13);
+    let text = drand.checkpoint.text();
+    let text = text.replace(" 1000\n", " 80000000000\n").replace("fallback wait", "fallback later 604800");
+    let late = |round: u64| {
+        let (signature, statement) = (ROUND_1000.to_owned(), stated(&drand, &text, "missing"));
+        let randomness = Randomness::Later { round, signature, statement };
+        let (report, _) = verify(&Record { randomness, ..with_text(&drand, &text) }, None);
+        report.fault.map(|fault| fault.to_string()).unwrap_or_default()
+    };
+    assert!(late(80_000_201_600).contains("this is not the signature of round 80000201600"));
+    assert!(late(80_000_201_599).contains("comes 80000201600"));
 }
 
 /// A source or a value cannot add a line to the report, or turn it around.
