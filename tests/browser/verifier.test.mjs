@@ -13,7 +13,8 @@ import { axe, page, shot, until } from "./harness.mjs";
 
 const PAGE = new URL("../../verifier/dist/verify-draw.html", import.meta.url).href;
 const vector = (name) => JSON.parse(readFileSync(new URL(`../../crates/draw/tests/vectors/${name}`, import.meta.url)));
-const file = (name, value) => ({ name, mimeType: "application/json", buffer: Buffer.from(JSON.stringify(value)) });
+const text_file = (name, text) => ({ name, mimeType: "application/json", buffer: Buffer.from(text) });
+const file = (name, value) => text_file(name, JSON.stringify(value));
 
 async function opened(t, options) {
   const at = await page(t, PAGE, options);
@@ -54,21 +55,59 @@ test("a record and a receipt are verified from the disk, in both languages", asy
 
 test("the published vectors of draws are right, and the wrong ones are refused", async (t) => {
   const at = await opened(t);
-  for (const name of ["empty", "one", "five", "all-left", "nobody-left", "thousand", "later", "arrival", "lottery"]) {
+  for (const name of ["empty", "one", "five", "all-left", "nobody-left", "thousand", "later", "arrival", "stated-arrival", "lottery"]) {
     const { record, receipts } = vector(`${name}.json`);
     await at.setInputFiles("#record-file", file("record.json", record));
     await at.setInputFiles("#receipt-file", receipts.map((receipt, i) => file(`${i}.json`, receipt)));
     const { heading, lines } = await verified(at);
     assert.equal(heading, words.en.all_right, `${name}: ${lines.join("\n")}`);
   }
-  for (const { about, record, receipt } of vector("wrong.json")) {
-    await at.setInputFiles("#record-file", file("record.json", record));
-    await at.setInputFiles("#receipt-file", receipt ? [file("receipt.json", receipt)] : []);
-    const { heading, lines } = await verified(at);
-    assert.equal(heading, words.en.all_wrong, about);
-    const faults = lines.filter((line) => line.startsWith(words.en.fault_mark));
-    assert.ok(faults.length === 1 && !/undefined|NaN/.test(faults[0]), `${about}: ${faults}`);
+  for (const [name, expected] of [["right.json", words.en.all_right], ["wrong.json", words.en.all_wrong]]) {
+    for (const { about, record, receipt } of vector(name)) {
+      await at.setInputFiles("#record-file", record ? [file("record.json", record)] : []);
+      await at.setInputFiles("#receipt-file", receipt ? [file("receipt.json", receipt)] : []);
+      const { heading, lines } = await verified(at);
+      assert.equal(heading, expected, `${about}: ${lines.join("\n")}`);
+      assert.ok(!lines.some((line) => /undefined|NaN|[\u2028\u202e]/.test(line)), `${about}: ${lines.join("\n")}`);
+      const faults = lines.filter((line) => line.startsWith(words.en.fault_mark));
+      assert.equal(faults.length, name === "wrong.json" ? 1 : 0, `${about}: ${faults}`);
+      if (/U\+202E/.test(about)) assert.ok(lines.some((line) => line.includes("dice\\u{2028}ok: \\u{202e}x")), lines.join("\n"));
+    }
   }
+});
+
+test("each spelling of JSON is read or refused as published", async (t) => {
+  const at = await opened(t);
+  const invalid = { about: "a byte that is not UTF-8", right: false, record: Buffer.from([0x22, 0xff, 0x22]), receipt: null };
+  for (const { about, right, record, receipt } of [...vector("texts.json"), invalid]) {
+    await at.setInputFiles("#record-file", record ? [text_file("record.json", record)] : []);
+    await at.setInputFiles("#receipt-file", receipt ? [text_file("receipt.json", receipt)] : []);
+    const { heading, lines } = await verified(at);
+    assert.equal(heading, right ? words.en.all_right : words.en.all_wrong, `${about}: ${lines.join("\n")}`);
+  }
+});
+
+test("files and notes are read up to their limits", async (t) => {
+  const at = await opened(t);
+  const { record, receipts: [receipt] } = vector("drand.json");
+  const check = async (expected, record_text, receipt_text) => {
+    await at.setInputFiles("#record-file", [text_file("record.json", record_text)]);
+    await at.setInputFiles("#receipt-file", receipt_text ? [text_file("receipt.json", receipt_text)] : []);
+    assert.equal((await verified(at)).heading, words.en[expected], `${record_text.length} ${receipt_text?.length}`);
+  };
+  const json = JSON.stringify(record), json_receipt = JSON.stringify(receipt);
+  const padded = (text, size) => text + " ".repeat(size - Buffer.byteLength(text));
+  await check("all_right", padded(json, 4_000_000));
+  await check("all_wrong", padded(json, 4_000_001));
+  await check("all_right", json, padded(json_receipt, 200_000));
+  await check("all_wrong", json, padded(json_receipt, 200_001));
+  const noted = (size) => {
+    // The dash has three bytes.
+    const rest = size - Buffer.byteLength(`${record.checkpoint}\u2014  AAAAAAA=\n`);
+    return JSON.stringify({ ...record, checkpoint: `${record.checkpoint}\u2014 ${"w".repeat(rest)} AAAAAAA=\n` });
+  };
+  await check("all_right", noted(50_000));
+  await check("all_wrong", noted(50_001));
 });
 
 test("a receipt without its record is verified alone, and its position is said not to be computed", async (t) => {
@@ -86,13 +125,14 @@ test("a repeated field and a key that is none are refused", async (t) => {
   for (const [text, key, expected] of [
     [json.replace("{", '{"key" : "x\\\\\\"",'), "", words.en.field({ what: "record", field: "key" })],
     [json.replace('{"kind"', '{"kind":"stated","\\u006bind"'), "", words.en.field({ what: "record", field: "kind" })],
+    [`\ufeff${json}`, "", null],
     [json, "shop.example/weir+c77d8173", words.en.given_key()],
   ]) {
     await at.fill("#record-text", text);
     await at.fill("#key", key);
     const { heading, lines } = await verified(at);
     assert.equal(heading, words.en.all_wrong, text);
-    assert.ok(lines.some((line) => line.endsWith(expected)), lines.join("\n"));
+    assert.ok(expected === null || lines.some((line) => line.endsWith(expected)), lines.join("\n"));
   }
 });
 

@@ -69,6 +69,23 @@ pub(crate) fn a_record_and_receipts_are_verified() {
 
     let (exit, out, err) = verify(dir, &["record", "missing"]);
     assert!(exit == Some(2) && out.is_empty() && err.starts_with("weir: missing: "), "{err}");
+    let (exit, _, err) = verify(dir, &["record", "--key", "x"]);
+    assert!(exit == Some(64) && err.contains("it is not NAME+ID+KEY"), "{err}");
+    fs::write(dir.join("hello"), "hello").expect("written");
+    let (exit, out, _) = verify(dir, &["hello"]);
+    assert!(exit == Some(1) && out.starts_with("hello: WRONG: the record: "), "{out}");
+
+    // A source that would look like another line, or turn the writing around.
+    let right = vector("right.json");
+    let of_source =
+        right.as_array().expect("files").iter().find(|file| file["about"].to_string().contains("U+202E"));
+    write("source", &of_source.expect("a vector")["record"]);
+    for args in [&["source"][..], &["-o", "json", "source"]] {
+        let (exit, out, _) = verify(dir, args);
+        assert!(exit == Some(0) && !out.contains(['\u{2028}', '\u{202e}']), "{out}");
+        assert!(out.contains("few possible values"), "{out}");
+    }
+
     fs::write(dir.join("long"), vec![b' '; 4_000_001]).expect("written");
     let (exit, out, _) = verify(dir, &["long"]);
     assert!(exit == Some(1) && out.contains("at most 4000000 are read"), "{out}");

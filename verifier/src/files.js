@@ -41,10 +41,18 @@ function wrong_field(value, fields) {
   return Object.keys(value).find((name) => !Object.hasOwn(fields, name)) ?? null;
 }
 
-/** The first name that is there twice in a JSON text, or null. `JSON.parse` would take the last one without a word. */
-function repeated_name(json) {
+/**
+ * The first name that is there twice in a JSON text, or the first number with a sign, a fraction or an exponent; or null.
+ * `JSON.parse` would take the last field of that name, and the number's value, without a word.
+ */
+function wrong_spelling(json) {
   const names = new Set();
-  for (let at = json.indexOf('"'); at >= 0; at = json.indexOf('"', at)) {
+  let end_of_last = 0;
+  for (let at = json.indexOf('"'); ; at = json.indexOf('"', at)) {
+    // Between texts there are numbers, the words `true`, `false` and `null`, and no other digits.
+    const number = /-|[0-9][.eE]/.exec(json.slice(end_of_last, at < 0 ? undefined : at));
+    if (number) return number[0];
+    if (at < 0) return null;
     let end = at, slashes = 0;
     // An odd number of backslashes escapes the quote.
     do {
@@ -53,13 +61,13 @@ function repeated_name(json) {
     } while (slashes % 2 === 1);
     const text = json.slice(at, end + 1);
     at = end + 1;
+    end_of_last = at;
     while (" \t\n\r".includes(json[at] ?? "x")) at += 1;
     if (json[at] !== ":") continue;
     const name = JSON.parse(text);
     if (names.has(name)) return name;
     names.add(name);
   }
-  return null;
 }
 
 function read(json, { what, max, format, fields }) {
@@ -72,7 +80,7 @@ function read(json, { what, max, format, fields }) {
   }
   if (is_text(value?.format) && value.format !== format) throw new Fault("format", { what, found: value.format, expected: format });
   // Names inside differ from those around them, so one set is enough.
-  const field = wrong_field(value, fields) ?? repeated_name(json);
+  const field = wrong_field(value, fields) ?? wrong_spelling(json);
   if (field !== null) throw new Fault("field", { what, field });
   return value;
 }

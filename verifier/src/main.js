@@ -1,8 +1,9 @@
 // The page: reads files or texts, has them verified, and shows what was found.
 //
-// Invariants: nothing is sent anywhere. A text from a file is shown as text, never as HTML. The result is announced, and the
+// Invariants: nothing is sent anywhere. A text from a file is shown as text on one line, never as HTML. The result is announced, and the
 // focus goes to its heading.
 
+import { shown as spelled } from "./spelling.js";
 import { verify_receipt, verify_record } from "./verify.js";
 import { words } from "./words.js";
 
@@ -31,12 +32,12 @@ function show() {
   $("verdict").className = is_right ? "right" : "wrong";
   $("files").replaceChildren(...shown.flatMap(({ name, report }) => {
     const heading = document.createElement("h3"), list = document.createElement("ul");
-    heading.textContent = name ?? text[report.is_receipt ? "pasted_receipt" : "pasted_record"];
+    heading.textContent = name !== null ? spelled(name) : text[report.is_receipt ? "pasted_receipt" : "pasted_record"];
     const line = (kind, { code, values }) => {
       const item = document.createElement("li"), mark = document.createElement("b");
       mark.textContent = text[`${kind}_mark`];
       item.className = kind;
-      item.append(mark, text[code](values));
+      item.append(mark, spelled(text[code](values)));
       list.append(item);
     };
     for (const step of report.steps) line("ok", step);
@@ -57,8 +58,8 @@ async function texts_of(which) {
     }
   };
   const found = await Promise.all(Array.from($(`${which}-file`).files, read));
-  const pasted = $(`${which}-text`).value.trim();
-  if (pasted) found.push({ name: null, text: pasted });
+  const pasted = $(`${which}-text`).value;
+  if (pasted.trim()) found.push({ name: null, text: pasted });
   return found;
 }
 

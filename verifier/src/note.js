@@ -4,11 +4,12 @@
 // are ignored.
 
 import { ed25519 } from "@noble/curves/ed25519.js";
+import { sha512 } from "@noble/hashes/sha2.js";
 
 import { sha256 } from "./sha256.js";
-import { Fault, from_base64, from_hex, is_key_name, same, utf8 } from "./spelling.js";
+import { Fault, from_base64, from_hex, is_key_name, same, to_hex, utf8 } from "./spelling.js";
 
-const NOTE_MAX = 100_000;
+const NOTE_MAX = 50_000;
 
 /** The public key in `NAME+ID+KEY`. */
 export function read_key(text) {
@@ -49,10 +50,28 @@ export function open_note(what, note, key) {
   return { text, others: signatures.length - 1 };
 }
 
+/** The number in bytes, the lowest first. */
+const little_endian = (bytes) => BigInt(`0x${to_hex(bytes.slice().reverse())}`);
+
+/**
+ * Whether `[S]B = R + [k]A`, without the cofactor, and neither `R` nor `A` is of small order, as `verify_strict` of the Rust
+ * verifier checks it. The library's own function multiplies by the cofactor, and so accepts more signatures.
+ */
 function fits(signature, message, key) {
+  if (signature.length !== 64) return false;
+  const { Point } = ed25519, order = Point.Fn.ORDER;
+  const nonce = signature.subarray(0, 32), s = little_endian(signature.subarray(32));
+  if (s >= order) return false;
+  const data = new Uint8Array(64 + message.length);
+  data.set(nonce);
+  data.set(key, 32);
+  data.set(message, 64);
   try {
-    return signature.length === 64 && ed25519.verify(signature, message, key, { zip215: false });
+    const r = Point.fromBytes(nonce, false), a = Point.fromBytes(key, false);
+    if (r.isSmallOrder() || a.isSmallOrder()) return false;
+    return Point.BASE.multiplyUnsafe(s).equals(r.add(a.multiplyUnsafe(little_endian(sha512(data)) % order)));
   } catch {
+    // The nonce is no point of the curve.
     return false;
   }
 }

@@ -78,5 +78,14 @@ export function is_line(text) {
   return size >= 1 && size <= 1024 && !/^ | $|[\u0000-\u001f\u007f-\u009f]/.test(text);
 }
 
+/**
+ * A text as it is shown: control characters, line separators and the characters that change the direction of writing become
+ * `\u{…}`, as in crates/draw/src/spelling.rs. So a source or a value cannot look like something else.
+ */
+export const shown = (text) => text.replace(
+  /[\p{Cc}\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu,
+  (char) => `\\u{${char.codePointAt(0).toString(16)}}`,
+);
+
 /** Whether two arrays of bytes are equal. */
 export const same = (a, b) => a.length === b.length && a.every((byte, at) => byte === b[at]);

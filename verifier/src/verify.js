@@ -60,7 +60,7 @@ export async function verify_record(json, known, breathe = async () => {}) {
       if (rank === null) return null;
       return of_rank ? of_rank[rank] : rank + 1;
     };
-    return { checkpoint, randomness: record.randomness, position };
+    return { checkpoint, key, randomness: record.randomness, position };
   });
   return { report, drawn };
 }
@@ -71,6 +71,7 @@ export async function verify_receipt(json, drawn, known) {
   await report.run(async () => {
     const receipt = read_receipt(json);
     const { checkpoint, key } = signed_checkpoint(report, "receipt", receipt, known);
+    if (drawn && drawn.key.text !== key.text) throw new Fault("receipt_key", { found: key.text, expected: drawn.key.text });
     if (drawn && drawn.checkpoint.text !== checkpoint.text) throw new Fault("receipt_checkpoint");
     if (receipt.event !== checkpoint.event || receipt.zone !== checkpoint.zone) throw new Fault("receipt_names");
     const { place, position } = receipt;
@@ -186,6 +187,7 @@ function tell_randomness(report, { announced, frozen_unix_s }, { kind, round }, 
     report.limit("public_before", { at: from_unix_s(round_unix_s(announced.round)) });
   } else {
     report.limit(is_fallback ? "missing_value" : "source", { source: announced.source });
+    if (!is_fallback) report.limit("few_values");
     report.limit("public_before_value");
   }
 }

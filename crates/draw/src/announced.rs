@@ -3,12 +3,9 @@
 //! Invariant: at the freeze, an announced round of drand lies in the future, and the fallback leaves at most one other way.
 
 use crate::{
-    drand::{QUICKNET, ROUND_MAX},
+    drand::{LATER_MAX_S, QUICKNET, ROUND_MAX},
     spelling::{is_line, number},
 };
-
-/// The longest wait of [`Fallback::Later`], in seconds: a week.
-const LATER_MAX_S: u64 = 604_800;
 
 /// The randomness that a checkpoint names before it exists.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,8 +11,11 @@ use blst::{
 };
 use sha2::{Digest as _, Sha256};
 
-/// The last round that is read. It comes after the year 9000, and fits exactly into a number of JSON.
+/// The last round that is announced. It comes after the year 9000, and fits exactly into a number of JSON.
 pub(crate) const ROUND_MAX: u64 = 80_000_000_000;
+
+/// The longest time from the announced round to the later one that replaces it, in seconds: a week.
+pub(crate) const LATER_MAX_S: u64 = 604_800;
 
 /// A chain of rounds: a group of operators with one public key.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,10 +50,10 @@ impl Chain {
     /// When a round comes, in seconds since 1970.
     ///
     /// # Panics
-    /// If the round is 0 or above 80,000,000,000, which no checkpoint has.
+    /// If the round is 0, or more than a week after round 80,000,000,000: no checkpoint and no fallback has it.
     #[must_use]
     pub fn round_unix_s(&self, round: u64) -> u64 {
-        assert!((1..=ROUND_MAX).contains(&round), "round {round}");
+        assert!((1..=ROUND_MAX + LATER_MAX_S / self.period_s).contains(&round), "round {round}");
         self.genesis_unix_s + (round - 1) * self.period_s
     }
 
@@ -123,6 +126,9 @@ mod tests {
     fn rounds_come_every_three_seconds() {
         assert_eq!(QUICKNET.round_unix_s(1), QUICKNET.genesis_unix_s);
         assert_eq!(QUICKNET.round_unix_s(1_000), 1_692_806_364);
+        // The last announced round, and the last one that a fallback can name.
+        let (announced, later) = (ROUND_MAX, ROUND_MAX + LATER_MAX_S.div_ceil(QUICKNET.period_s));
+        assert_eq!(QUICKNET.round_unix_s(later) - QUICKNET.round_unix_s(announced), LATER_MAX_S);
         assert_eq!((QUICKNET.first_round_from(0), QUICKNET.first_round_from(1_692_803_367)), (1, 1));
         for unix_s in 1_700_000_000..1_700_000_020 {
             let round = QUICKNET.first_round_from(unix_s);

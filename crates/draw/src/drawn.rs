@@ -18,14 +18,15 @@ pub struct Drawn {
     checkpoint: Checkpoint,
     places: Places,
     randomness: Randomness,
+    key: VerifierKey,
     seed: Option<Seed>,
     /// By rank among those in line.
     positions: Box<[u32]>,
 }
 
 impl Drawn {
-    /// Draws. `key` is the operator's, for what the operator states about the randomness. `places` must be the list of the checkpoint; only the numbers of places are compared here, and
-    /// [`verify`](crate::verify()) compares the root.
+    /// Draws. `key` is the operator's, for what the operator states about the randomness. `places` must be the list of the
+    /// checkpoint; only the numbers of places are compared here, and [`verify`](crate::verify()) compares the root.
     ///
     /// # Errors
     /// [`Fault::OtherList`] if the list has other numbers, and those of [`Randomness::decide`].
@@ -51,7 +52,7 @@ impl Drawn {
             Outcome::Arrival => (None, (1..=places.in_line()).collect()),
         };
         let (checkpoint, places, randomness) = (checkpoint.clone(), places.clone(), randomness.clone());
-        Ok(Self { checkpoint, places, randomness, seed, positions })
+        Ok(Self { checkpoint, places, randomness, key: key.clone(), seed, positions })
     }
 
     /// The position of a place, from 1; `None` if it is not in line.
@@ -82,6 +83,12 @@ impl Drawn {
     #[must_use]
     pub fn randomness(&self) -> &Randomness {
         &self.randomness
+    }
+
+    /// The operator's key.
+    #[must_use]
+    pub fn key(&self) -> &VerifierKey {
+        &self.key
     }
 
     /// The seed; `None` if the order is that of arrival.

@@ -72,6 +72,7 @@ pub use record::{RECEIPT_FORMAT, RECEIPT_MAX, RECORD_FORMAT, RECORD_MAX, Receipt
 pub use report::Report;
 pub use seed::Seed;
 pub use shuffle::{order, positions};
+pub use spelling::shown;
 pub use statement::Statement;
 pub use tree::{Hash, Tree, check_path};
 pub use verify::{verify, verify_receipt};

@@ -12,8 +12,8 @@ use crate::{
     spelling::{from_base64, from_hex, is_key_name, to_base64, to_hex},
 };
 
-/// The longest note, in bytes: room for sixteen signatures of any kind that the specification names.
-pub const NOTE_MAX: usize = 100_000;
+/// The longest note, in bytes: room for a dozen signatures of any kind that the specification names. A receipt has two notes.
+pub const NOTE_MAX: usize = 50_000;
 
 /// The type of Ed25519 signatures.
 const ED25519: u8 = 1;
@@ -58,7 +58,9 @@ impl VerifierKey {
             return Err(fault("it is not an Ed25519 key (type 1)"));
         };
         let key = <&[u8; 32]>::try_from(key).map_err(|_| fault("its KEY does not have 33 bytes"))?;
-        let key = VerifyingKey::from_bytes(key).map_err(|_| fault("its KEY is not a point of the curve"))?;
+        // The library reduces a coordinate that is too large, and so would read two spellings of one key.
+        let point = VerifyingKey::from_bytes(key).ok().filter(|_| is_reduced(key));
+        let key = point.ok_or_else(|| fault("its KEY is not a point of the curve"))?;
         if key.is_weak() {
             return Err(fault("its KEY is weak: one signature would fit many texts"));
         }
@@ -74,6 +76,12 @@ impl VerifierKey {
     pub fn name(&self) -> &str {
         &self.name
     }
+}
+
+/// Whether the coordinate `y` of a compressed point is below the field's prime, 2^255 - 19.
+fn is_reduced(point: &[u8; 32]) -> bool {
+    let is_top = point[31] & 0x7f == 0x7f && point[1..31].iter().all(|byte| *byte == 0xff);
+    !is_top || point[0] < 0xed
 }
 
 impl std::fmt::Display for VerifierKey {
@@ -190,7 +198,8 @@ impl<'a> Note<'a> {
         let Some((_, bytes)) = of_key.next() else {
             return Err(Fault::Unsigned { what: self.what, key: key.to_string() });
         };
-        // Strict: a key or a nonce of small order would let one signature fit many texts.
+        // Strict: a key or a nonce of small order would let one signature fit many texts. The equation is checked without the
+        // cofactor, so all verifiers agree about keys and nonces that are partly of small order.
         let fits = Signature::from_slice(&bytes[4..])
             .is_ok_and(|signature| key.key.verify_strict(self.text.as_bytes(), &signature).is_ok());
         if !fits || of_key.next().is_some() {
@@ -283,10 +292,16 @@ mod tests {
             let changed = String::from_utf8(bytes).expect("ASCII");
             assert!(VerifierKey::parse(&changed).is_err(), "{changed}");
         }
+        let parsed = |typed: &[u8]| {
+            let id = to_hex(&Sha256::digest([b"k\n".as_slice(), typed].concat())[..4]);
+            VerifierKey::parse(&format!("k+{id}+{}", to_base64(typed))).map_err(|fault| fault.to_string())
+        };
         // The neutral element: every text has the same signature under it.
-        let weak = [&[ED25519, 1][..], &[0; 31]].concat();
-        let digest = Sha256::digest([b"k\n".as_slice(), &weak].concat());
-        let weak = format!("k+{}+{}", to_hex(&digest[..4]), to_base64(&weak));
-        assert!(VerifierKey::parse(&weak).is_err_and(|fault| fault.to_string().contains("weak")));
+        let weak = parsed(&[&[ED25519, 1][..], &[0; 31]].concat());
+        assert!(weak.is_err_and(|fault| fault.contains("weak")));
+        // y = 3 is a point of the curve; y = p + 3 is another spelling of it.
+        assert!(parsed(&[&[ED25519, 3][..], &[0; 31]].concat()).is_ok());
+        let spelled = [&[ED25519, 0xf0][..], &[0xff; 30], &[0x7f]].concat();
+        assert!(parsed(&spelled).is_err_and(|fault| fault.contains("not a point")));
     }
 }

@@ -1,8 +1,14 @@
 //! What is published: the record of a whole draw, and a receipt for one place. Both are JSON.
 //!
-//! Invariants: unknown, missing and repeated fields are refused. A file above its limit is refused before it is read.
+//! Invariants: unknown, missing and repeated fields are refused, and so is an array in place of an object. A file above its limit is
+//! refused before it is read.
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
+};
 
 use crate::{
     drawn::Drawn,
@@ -36,6 +42,7 @@ pub struct Record {
     /// The bitmap of those in line, in base64: place `i` is bit `i % 8` of byte `i / 8`, the lowest bit first.
     pub places: String,
     /// The randomness that came.
+    #[serde(deserialize_with = "object")]
     pub randomness: Randomness,
 }
 
@@ -63,12 +70,32 @@ pub struct Receipt {
     /// The checkpoint with its signatures.
     pub checkpoint: String,
     /// The randomness that came.
+    #[serde(deserialize_with = "object")]
     pub randomness: Randomness,
 }
 
 /// A field that may be `null`, but not missing.
-fn nullable<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+fn nullable<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     Option::deserialize(from)
+}
+
+/// A JSON object. Without this, serde would also read the fields from an array.
+fn object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    struct Object<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a JSON object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(fields))
+        }
+    }
+
+    from.deserialize_map(Object(PhantomData))
 }
 
 impl Record {
@@ -161,7 +188,9 @@ fn parse<T: DeserializeOwned>(json: &[u8], what: &str, max: usize, format: &str)
         let why = format!("it is a `{}`, and a {format} is expected", other.format.escape_debug());
         return Err(Fault::format(what, why));
     }
-    serde_json::from_slice(json).map_err(|why| Fault::format(what, why.to_string()))
+    let mut from = serde_json::Deserializer::from_slice(json);
+    let read = object(&mut from).and_then(|read| from.end().map(|()| read));
+    read.map_err(|why| Fault::format(what, why.to_string()))
 }
 
 /// The format of any file of ours.

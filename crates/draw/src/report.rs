@@ -1,8 +1,9 @@
 //! What a verification found: each check in words, what it cannot show, and the first fault.
 //!
-//! Invariant: a step is in the report only after it was checked.
+//! Invariants: a step is in the report only after it was checked. Each step, limit and fault is shown on one line, from left to
+//! right, whatever the files contain.
 
-use crate::fault::Fault;
+use crate::{fault::Fault, spelling::shown};
 
 /// The result of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,11 +24,11 @@ impl Report {
     }
 
     pub(crate) fn step(&mut self, step: impl Into<String>) {
-        self.steps.push(step.into());
+        self.steps.push(shown(&step.into()));
     }
 
     pub(crate) fn limit(&mut self, limit: impl Into<String>) {
-        self.limits.push(limit.into());
+        self.limits.push(shown(&limit.into()));
     }
 }
 
@@ -38,7 +39,7 @@ impl std::fmt::Display for Report {
             writeln!(f, "ok: {step}")?;
         }
         if let Some(fault) = &self.fault {
-            writeln!(f, "WRONG: {fault}")?;
+            writeln!(f, "WRONG: {}", shown(&fault.to_string()))?;
         }
         for limit in &self.limits {
             writeln!(f, "note: {limit}")?;

@@ -82,6 +82,25 @@ pub(crate) fn is_line(text: &str) -> bool {
     (1..=1_024).contains(&text.len()) && !has_margin && !text.chars().any(char::is_control)
 }
 
+/// A text as it is shown: control characters, line separators (U+2028, U+2029) and the characters that change the direction of
+/// writing become `\u{…}`. So a source or a value cannot look like another line of a report.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    let is_hidden = |char: char| {
+        let is_bidi = matches!(char, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        char.is_control() || is_bidi || matches!(char, '\u{2028}' | '\u{2029}')
+    };
+    let mut shown = String::with_capacity(text.len());
+    for char in text.chars() {
+        if is_hidden(char) {
+            shown.extend(char.escape_unicode());
+        } else {
+            shown.push(char);
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,11 +124,20 @@ mod tests {
     }
 
     #[test]
+    fn what_would_change_a_line_is_shown_escaped() {
+        assert_eq!(shown("추첨 é 6/45 \\ \""), "추첨 é 6/45 \\ \"");
+        assert_eq!(shown("a\u{2028}b\u{202e}c\u{85}\n"), "a\\u{2028}b\\u{202e}c\\u{85}\\u{a}");
+        let hidden = "\u{61c}\u{200e}\u{200f}\u{202a}\u{202d}\u{2029}\u{2066}\u{2069}\u{7f}";
+        assert!(shown(hidden).is_ascii() && !shown(hidden).contains('\u{7f}'));
+    }
+
+    #[test]
     fn instants_have_one_spelling() {
         assert_eq!(to_instant(1_692_803_367).as_deref(), Some("2023-08-23T15:09:27Z"));
         assert_eq!(from_instant("2023-08-23T15:09:27Z"), Some(1_692_803_367));
         assert_eq!(from_instant("1970-01-01T00:00:00Z"), Some(0));
         assert_eq!(from_instant(&to_instant(LAST_S).expect("in the range")), Some(LAST_S));
+        assert_eq!(to_instant(LAST_S).as_deref(), Some("9999-12-30T22:00:00Z"));
         assert_eq!(to_instant(LAST_S + 1), None);
         for wrong in [
             "2023-08-23T15:09:27+00:00",
@@ -120,6 +148,8 @@ mod tests {
             "2023-02-30T00:00:00Z",
             "1969-12-31T23:59:59Z",
             "2023-08-23T15:09Z",
+            "2023-08-23T24:00:00Z",
+            "9999-12-30T22:00:01Z",
         ] {
             assert_eq!(from_instant(wrong), None, "{wrong}");
         }

@@ -79,10 +79,13 @@ fn receipt_steps(
 ) -> Result<(), Fault> {
     let (checkpoint, key) = signed_checkpoint("receipt", (&receipt.key, &receipt.checkpoint), known, report)?;
     let fault = |why: String| Err(Fault::Receipt(why));
-    if let Some(drawn) = drawn
-        && drawn.checkpoint() != &checkpoint
-    {
-        return fault("its checkpoint is not the checkpoint of the record".to_owned());
+    if let Some(drawn) = drawn {
+        if drawn.key() != &key {
+            return fault(format!("its key is {key}, and the record has {}", drawn.key()));
+        }
+        if drawn.checkpoint() != &checkpoint {
+            return fault("its checkpoint is not the checkpoint of the record".to_owned());
+        }
     }
     let terms = checkpoint.terms();
     for (what, told, signed) in
@@ -232,6 +235,13 @@ fn tell_randomness(
             } else {
                 format!("whether the value is right must be looked up there: {source}")
             });
+            if !randomness.is_fallback() {
+                report.limit(
+                    "that the operator did not choose the order holds only if nobody could know or guess the value before; if it \
+                     has few possible values, an operator can try many checkpoints, for example with other instants, before \
+                     signing one",
+                );
+            }
             report.limit(
                 "that the checkpoint was public before the value was known is shown only by a copy from before, or by a cosigner: \
                  compare its root with yours",

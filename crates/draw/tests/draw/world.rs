@@ -24,7 +24,16 @@ impl World {
         terms: Terms,
         randomness: impl Fn(&dyn Fn(Statement) -> String) -> Randomness,
     ) -> Self {
-        let signer = Signer::new(&terms.key_name, &[1; 32]).expect("a key");
+        Self::with_secret([1; 32], places, terms, randomness)
+    }
+
+    pub(crate) fn with_secret(
+        secret: [u8; 32],
+        places: Places,
+        terms: Terms,
+        randomness: impl Fn(&dyn Fn(Statement) -> String) -> Randomness,
+    ) -> Self {
+        let signer = Signer::new(&terms.key_name, &secret).expect("a key");
         let checkpoint = Checkpoint::new(terms, &Tree::new(&places)).expect("right terms");
         let note = signer.sign(checkpoint.text());
         let state = |statement: Statement| signer.sign(&statement.text(&checkpoint).expect("one line"));
@@ -52,6 +61,40 @@ impl World {
         let source = "six dice, thrown on stage at the start".to_owned();
         Self::new(places, terms(Announced::Stated { source }), |state| Randomness::Stated {
             statement: state(Statement::Value("3 1 6 6 2 5".to_owned())),
+        })
+    }
+
+    /// The same places. Round 981 did not come; 55 s later are 19 rounds, so round 1000 decides.
+    pub(crate) fn later(count: u32) -> Self {
+        let terms = Terms {
+            fallback: Fallback::Later { seconds: 55 },
+            frozen_unix_s: 1_692_806_300,
+            ..terms(Announced::Drand { round: 981 })
+        };
+        Self::new(places(count), terms, |state| Randomness::Later {
+            round: 1_000,
+            signature: ROUND_1000.to_owned(),
+            statement: state(Statement::Missing),
+        })
+    }
+
+    /// The same places. The dice were not thrown, so the order is that of arrival.
+    pub(crate) fn stated_arrival(count: u32) -> Self {
+        let source = "six dice, thrown on stage at the start".to_owned();
+        let terms = Terms { fallback: Fallback::Arrival, ..terms(Announced::Stated { source }) };
+        Self::new(places(count), terms, |state| Randomness::Arrival { statement: state(Statement::Missing) })
+    }
+
+    /// 20 places, drawn by a lottery. Source and value have letters beyond ASCII.
+    pub(crate) fn lottery() -> Self {
+        let source = "로또 6/45 제1252회 당첨번호, 추첨 순서대로, 빈칸으로 나눔".to_owned();
+        let terms = Terms {
+            event: "2026-11-27".to_owned(),
+            zone: "A.b_C:d-e".to_owned(),
+            ..terms(Announced::Stated { source })
+        };
+        Self::new(places(20), terms, |state| Randomness::Stated {
+            statement: state(Statement::Value("7 13 21 30 38 44 보너스 2".to_owned())),
         })
     }
 

@@ -10,7 +10,9 @@ use std::{
     process::ExitCode,
 };
 
-use ::draw::{Drawn, RECEIPT_MAX, RECORD_MAX, Receipt, Record, Report, VerifierKey, verify, verify_receipt};
+use ::draw::{
+    Drawn, RECEIPT_MAX, RECORD_MAX, Receipt, Record, Report, VerifierKey, shown, verify, verify_receipt,
+};
 use serde::Serialize;
 
 use super::{CHANGED, UNREADABLE};
@@ -121,7 +123,7 @@ impl Found {
             file: file.display().to_string(),
             right: fault.is_none(),
             checked: steps,
-            fault: fault.map(|fault| fault.to_string()),
+            fault: fault.map(|fault| shown(&fault.to_string())),
             notes: limits,
         }
     }
