@@ -44,6 +44,25 @@ test("a waiting user sees the rank fall and continues with the pass in a form", 
   assert.equal(new URLSearchParams(asked[before].body).get("pass"), pass, "the same pass");
 });
 
+test("a page counts down until the zone opens, also on a device whose clock is wrong", async (t) => {
+  const opens_at = new Date(Date.now() + 15_000).toISOString().replace(/\.\d+Z$/, "Z");
+  const weir = await Weir.start(t, { config: open({ opens_at }) });
+  const shown = [["en", /Opens in \d+ seconds?\./], ["ko", /\d+초 뒤에 입장이 시작됩니다/]];
+  await Promise.all(shown.map(async ([lang, says]) => {
+    const at = await page(t, "about:blank");
+    await at.addInitScript(() => {
+      const now = Date.now;
+      Date.now = () => now() + 10_800_000;
+    });
+    await at.goto(`${weir.url}/wait/Z?lang=${lang}`);
+    await until("it counts down", async () => says.test(await text(at, "reason")));
+    const first = await text(at, "reason");
+    await until("and goes on", async () => (await text(at, "reason")) !== first);
+    await comes_to(at, "entered");
+  }));
+  assert.ok(Date.now() >= Date.parse(opens_at), "nobody entered before");
+});
+
 test("a page without a server gets the pass in the fragment", async (t) => {
   const { asked, origin } = await service(t);
   const weir = await Weir.start(t, { config: target(`${origin}/app`, "fragment") + open() });
@@ -395,7 +414,7 @@ test("an app of another origin uses weir.js", async (t) => {
   const last = () => at.evaluate(() => globalThis.told.at(-1) ?? []);
   const waiting = await until("it waits", async () => ((await last())[0] === "waiting" ? last() : null));
   assert.equal(waiting[1].rank, 1);
-  assert.deepEqual(Object.keys(waiting[1]).sort(), ["eta", "progress", "rank", "reason", "stale"]);
+  assert.deepEqual(Object.keys(waiting[1]).sort(), ["eta", "opens_in_ms", "progress", "rank", "reason", "stale"]);
   await until("a stream is open", () => calls(at, "/traffic/stream").length === 1);
   weir.configure(weir.config.replace('mode = "hold"', 'mode = "auto"'));
   weir.signal("SIGHUP");

@@ -124,7 +124,7 @@ mod tests {
                 .to_owned()
                 + r#""idle_timeout_s":60,"pass_ttl_s":300,"on_store_failure":"closed","waits_per_minute_per_client":0,"#
                 + r#""entries_per_minute_per_client":0,"max_waiting":50000000,"polling_period_max_ms":20000,"#
-                + r#""visit_ttl_s":3600,"visit_idle_s":900,"max_active":0},"notice":{}}"#
+                + r#""visit_ttl_s":3600,"visit_idle_s":900,"max_active":0,"opens_at":null},"notice":{}}"#
         );
         assert_eq!(
             definition_json(&definition),
@@ -132,7 +132,7 @@ mod tests {
                 .to_owned()
                 + r#""idle_timeout_s":61,"pass_ttl_s":301,"on_store_failure":"open","waits_per_minute_per_client":5,"#
                 + r#""entries_per_minute_per_client":60,"max_waiting":50000000,"polling_period_max_ms":20000,"#
-                + r#""visit_ttl_s":3600,"visit_idle_s":900,"max_active":0},"notice":{"en":"a","ko":"안내"}}"#
+                + r#""visit_ttl_s":3600,"visit_idle_s":900,"max_active":0,"opens_at":null},"notice":{"en":"a","ko":"안내"}}"#
         );
         assert_eq!(
             sentence(&Definition::default()),

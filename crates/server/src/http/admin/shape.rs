@@ -538,6 +538,7 @@ pub(in crate::http) struct Leaver {
 
 /// A zone to create.
 #[derive(ToSchema)]
+#[schema(example = json!({"id": "shop:spring", "policy": {"admit_per_minute": 600}, "notice": {"en": "Soon."}}))]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "a shape for the document: `body` reads it")]
 pub(in crate::http) struct NewZone {
