@@ -349,7 +349,12 @@ impl<L: Line> Room<L> {
     /// When to ask again for a place in a closed zone, in seconds. If people take places for an event soon, early enough to ask once more
     /// before: whoever waits for that should not come a minute after the others. Clients add up to a quarter to what they are told.
     pub(crate) fn ask_when_closed_s(&self) -> u32 {
-        let now_s = self.schedule_s(store::unix_ms());
+        let current = self.current.load();
+        let passed_ms = u64::try_from(current.taken_at.elapsed().as_millis()).unwrap_or(0);
+        let now_s = match current.view.unix_ms {
+            0 => store::unix_ms(),
+            shown => shown + passed_ms,
+        } / 1_000;
         let defined = self.defined.load();
         if defined.definition.policy_at(now_s).mode != Mode::Closed {
             // It is due to open, and comes into force in a moment.

@@ -85,7 +85,8 @@ impl<S: Store> Gate<S> {
 
     /// Of the zones that are `mine`, serves exactly these from now on, as a store's register lists them. Waits for no
     /// store call: each zone's lane opens the zone in the store, and the zone counts as away until then. `unix_ms` is the time by
-    /// the store's clock, in milliseconds since 1970: it says where the zones are in their schedules. Returns whether anything changed. Must be called on a tokio runtime.
+    /// the store's clock, in milliseconds since 1970: it says where the zones are in their schedules. Returns whether anything changed.
+    /// Must be called on a tokio runtime.
     pub async fn follow_zones(
         &self,
         mine: impl Fn(&ZoneId) -> bool,
