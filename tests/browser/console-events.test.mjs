@@ -1,33 +1,17 @@
 // A zone that opens at a set time, and the events of a zone, as an operator plans them in the console.
 
 import assert from "node:assert/strict";
-import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { test } from "node:test";
 
 import { refusedPart } from "../../console/src/schedule.js";
+import { ROLES, TOKENS, api, dialog, toast } from "./console.mjs";
 import { OUT, Weir, axe, page, until, zone } from "./harness.mjs";
 
 const HOT = "shop:checkout";
 const FEW = [zone(HOT, { admit_per_minute: 600 }), zone("gov:forms")].join("");
 const picture = (page, name) => page.screenshot({ path: join(OUT, `console-${name.replaceAll(" ", "-")}.png`), fullPage: true });
 
-const TOKENS = { viewer: "weir_of-a-viewer", operator: "weir_of-an-operator" };
-const sha256 = (text) => createHash("sha256").update(text).digest("hex");
-const ROLES = Object.entries(TOKENS)
-  .map(([role, token]) => `[[admin_token]]\nname = "a-${role}"\nrole = "${role}"\nsha256 = "${sha256(token)}"\n`)
-  .join("");
-
-/// A colleague who uses the admin API.
-async function api(weir, method, path, { body, match, token } = {}) {
-  const headers = {};
-  if (body) headers["content-type"] = "application/json";
-  if (match) headers["if-match"] = match;
-  if (token) headers.authorization = `Bearer ${token}`;
-  const reply = await fetch(`${weir.admin_url}/admin/v1${path}`, { method, headers, body: body && JSON.stringify(body) });
-  assert.ok(reply.ok, `${method} ${path}: ${reply.status} ${reply.ok ? "" : await reply.text()}`);
-  return reply.json();
-}
 const told = (weir, more) => api(weir, "GET", `/zones/${HOT}`, more);
 const change = (weir, body, more = {}) => api(weir, "PATCH", `/zones/${HOT}`, { body, match: "*", ...more });
 
@@ -43,8 +27,6 @@ const event = (id, from_min, begins_min, ends_min, more = {}) => ({
   id, prequeue_from: parts(from_min).written, begins: parts(begins_min).written, ends: parts(ends_min).written, before: "usual", after: "usual", ...more,
 });
 
-const dialog = (page) => page.getByRole("dialog");
-const toast = (page) => page.locator(".toast");
 const section = (page, name = "Events") => page.getByRole("region", { name, exact: true });
 const fault = (page, label) => page.evaluate((label) => {
   const field = [...document.querySelectorAll("form [aria-invalid='true']")].find((one) => (one.getAttribute("aria-label") ?? one.labels?.[0]?.textContent ?? "").startsWith(label));

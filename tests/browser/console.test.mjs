@@ -2,10 +2,10 @@
 // stops.
 
 import assert from "node:assert/strict";
-import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { test } from "node:test";
 
+import { ROLES, TOKENS, api, dialog, toast } from "./console.mjs";
 import { OUT, Weir, axe, context, page, until, zone } from "./harness.mjs";
 
 const HOT = "shop:checkout";
@@ -16,28 +16,10 @@ const MANY = 300;
 const ZONES = Array.from({ length: MANY }, (_, n) => (n === 150 ? zone(HOT, { admit_per_minute: 10 }) : zone(`gov:forms-${n}`))).join("");
 const FEW = [zone(HOT, { admit_per_minute: 10 }), zone("gov:forms")].join("");
 
-const TOKENS = { viewer: "weir_of-a-viewer", operator: "weir_of-an-operator", admin: "weir_of-an-admin" };
-const sha256 = (text) => createHash("sha256").update(text).digest("hex");
-const ROLES = Object.entries(TOKENS)
-  .map(([role, token]) => `[[admin_token]]\nname = "a-${role}"\nrole = "${role}"\nsha256 = "${sha256(token)}"\n`)
-  .join("");
-
-/// A colleague who uses the admin API.
-async function api(weir, method, path, { body, match, token } = {}) {
-  const headers = {};
-  if (body) headers["content-type"] = "application/json";
-  if (match) headers["if-match"] = match;
-  if (token) headers.authorization = `Bearer ${token}`;
-  const reply = await fetch(`${weir.admin_url}/admin/v1${path}`, { method, headers, body: body && JSON.stringify(body) });
-  assert.ok(reply.ok, `${method} ${path}: ${reply.status}`);
-  return reply.json();
-}
 const policy = async (weir, id = HOT) => (await api(weir, "GET", `/zones/${id}`)).policy;
 
 const row = (page, id) => page.locator(`[data-zone="${id}"]`);
 const number = async (locator) => Number((await locator.textContent()).replace(/\D/g, ""));
-const dialog = (page) => page.getByRole("dialog");
-const toast = (page) => page.locator(".toast");
 
 test("the busy zone is at once on top of hundreds, live", async (t) => {
   const weir = await Weir.start(t, { config: ZONES });

@@ -19,6 +19,9 @@ pub struct Definition {
 const TAG_LEN: usize = 32;
 
 impl Definition {
+    /// Stands before the text of an event where a notice has its language. No language has this name.
+    pub const EVENT: &str = "@event";
+
     /// A strong entity tag: 32 hexadecimal digits (128 bits of BLAKE3 over all fields).
     ///
     /// # Examples
@@ -38,16 +41,21 @@ impl Definition {
             name + &field.text(&self.policy)
         };
         let mut text = fields.map(part).collect::<Vec<_>>().join(" ");
-        // A tab separates the parts, because neither a language nor a text contains one.
+        self.push_texts(&mut text);
+        let mut tag = blake3::hash(text.as_bytes()).to_hex().to_string();
+        tag.truncate(TAG_LEN);
+        tag
+    }
+
+    /// Appends the notice and the events to the text of a policy: a language or [`Definition::EVENT`], and the text, each after a tab,
+    /// which no text contains. A definition with neither has the same text as in versions that knew neither.
+    pub fn push_texts(&self, text: &mut String) {
         for (language, notice) in self.notice.iter() {
             text.extend(["\t", language, "\t", notice]);
         }
         for event in self.schedule.events() {
-            text.extend(["\t@event\t", &event.text()]);
+            text.extend(["\t", Self::EVENT, "\t", &event.text()]);
         }
-        let mut tag = blake3::hash(text.as_bytes()).to_hex().to_string();
-        tag.truncate(TAG_LEN);
-        tag
     }
 
     /// What is different in `new`, as in `mode auto -> hold`; empty where nothing is.
@@ -64,9 +72,7 @@ impl Definition {
         changes.extend(self.schedule.changes(&new.schedule));
         changes
     }
-}
 
-impl Definition {
     /// The policy in force at an instant, in seconds since 1970.
     ///
     /// After an event it still has the event's opening, which is over. So the store goes on to tell the time by the clock that opened
@@ -126,7 +132,10 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::{Event, Moment, OnStoreFailure, Outside, ZoneId};
+    use crate::{
+        OnStoreFailure,
+        schedule::tests::{at, moment, sale},
+    };
 
     #[test]
     fn each_field_changes_the_tag() {
@@ -182,28 +191,6 @@ mod tests {
         };
         assert_eq!(Definition::default().etag(), "a5b8431fdc02ba89b77945af381b4ec1");
         assert_eq!(definition.etag(), "f04ee1ddc8ec68b8b5edd9c617e7869d");
-    }
-
-    fn moment(text: &str) -> Moment {
-        Moment::parse(text).expect(text)
-    }
-
-    fn at(text: &str) -> u64 {
-        moment(text).unix_s().into()
-    }
-
-    fn sale() -> Event {
-        Event {
-            id: ZoneId::parse("sale").expect("a name"),
-            prequeue_from: moment("2026-12-01T07:30:00Z"),
-            begins: moment("2026-12-01T08:00:00Z"),
-            ends: moment("2026-12-01T11:00:00Z"),
-            before: Outside::Closed,
-            after: Outside::Hold,
-            admit_per_minute: Some(600),
-            max_active: Some(50),
-            notice: Notice::new([("en", "Soon.")]).expect("a notice"),
-        }
     }
 
     #[test]

@@ -366,10 +366,10 @@ impl Phase<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn moment(text: &str) -> Moment {
+    pub(crate) fn moment(text: &str) -> Moment {
         Moment::parse(text).expect(text)
     }
 
@@ -387,7 +387,7 @@ mod tests {
         }
     }
 
-    fn sale() -> Event {
+    pub(crate) fn sale() -> Event {
         Event {
             before: Outside::Closed,
             after: Outside::Hold,
@@ -403,7 +403,7 @@ mod tests {
         }
     }
 
-    fn at(text: &str) -> u64 {
+    pub(crate) fn at(text: &str) -> u64 {
         moment(text).unix_s().into()
     }
 

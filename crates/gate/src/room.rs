@@ -319,6 +319,17 @@ impl<L: Line> Room<L> {
         replaced
     }
 
+    /// Puts the policy of `definition` for `unix_s` into the store, and notes how the zone is defined from now on.
+    pub(crate) async fn redefine(&self, definition: &Definition, unix_s: u64) -> Result<(), StoreError> {
+        match self.set_policy(definition.policy_at(unix_s)).await {
+            // The zone stays unavailable. That must not keep others from being served as they are defined now.
+            Err(StoreError::Unreadable(_)) => {}
+            set => set?,
+        }
+        self.set_definition(definition, unix_s);
+        Ok(())
+    }
+
     /// Notes how the zone is defined from now on, and what its schedule says at `unix_s` (seconds since 1970 by the store's clock). The
     /// policy comes into force by the store.
     pub(crate) fn set_definition(&self, definition: &Definition, unix_s: u64) {
@@ -341,20 +352,14 @@ impl<L: Line> Room<L> {
     /// nobody sets; otherwise `unix_ms`, the clock of its store.
     pub(crate) fn schedule_s(&self, unix_ms: u64) -> u64 {
         let current = self.current.load();
-        let of_zone = Some(current.view.unix_ms).filter(|_| current.view.plan.opens_ms() > 0);
-        let passed_ms = u64::try_from(current.taken_at.elapsed().as_millis()).unwrap_or(0);
-        of_zone.map_or(unix_ms, |of_zone| of_zone + passed_ms) / 1_000
+        let of_zone = current.unix_ms_at(Instant::now()).filter(|_| current.view.plan.opens_ms() > 0);
+        of_zone.unwrap_or(unix_ms) / 1_000
     }
 
     /// When to ask again for a place in a closed zone, in seconds. If people take places for an event soon, early enough to ask once more
     /// before: whoever waits for that should not come a minute after the others. Clients add up to a quarter to what they are told.
     pub(crate) fn ask_when_closed_s(&self) -> u32 {
-        let current = self.current.load();
-        let passed_ms = u64::try_from(current.taken_at.elapsed().as_millis()).unwrap_or(0);
-        let now_s = match current.view.unix_ms {
-            0 => store::unix_ms(),
-            shown => shown + passed_ms,
-        } / 1_000;
+        let now_s = self.current.load().unix_ms_at(Instant::now()).unwrap_or_else(store::unix_ms) / 1_000;
         let defined = self.defined.load();
         if defined.definition.policy_at(now_s).mode != Mode::Closed {
             // It is due to open, and comes into force in a moment.

@@ -389,6 +389,29 @@ mod tests {
     }
 
     #[test]
+    fn every_field_of_an_event_can_be_set() {
+        let event = gate::definitions::EventJson {
+            id: "a".to_owned(),
+            prequeue_from: String::new(),
+            begins: String::new(),
+            ends: String::new(),
+            before: String::new(),
+            after: String::new(),
+            admit_per_minute: Some(1),
+            max_active: Some(1),
+            notice: [("en".to_owned(), "a".to_owned())].into(),
+        };
+        let written = serde_json::to_value(event).expect("texts and numbers are JSON");
+        let mut names: Vec<&str> =
+            written.as_object().expect("an object").keys().map(String::as_str).collect();
+        names.retain(|name| !["id", "notice"].contains(name));
+        let mut known = OF_EVENT;
+        known.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(names, known);
+    }
+
+    #[test]
     fn names_are_escaped_in_paths() {
         assert_eq!(path_of("shop:a.b-c_D"), "/admin/v1/zones/shop:a.b-c_D");
         assert_eq!(path_of("a/../b?c"), "/admin/v1/zones/a%2F..%2Fb%3Fc");

@@ -169,8 +169,7 @@ impl Zone {
         zone.segments[0].dirty[..before].fill(true);
         let mut entries = image.entries;
         entries.sort_unstable_by_key(|&(seq, entry)| (entry.at_ms, seq));
-        let mut window = Window::new(&policy);
-        window.set_opening(policy.opens_at.on_clock(now), now.ms);
+        let mut window = Window::clone(&zone.window);
         for &(seq, entry) in &entries {
             if seq >= header.next || zone.is_live(seq) {
                 if sabotaged([1; PAGE_WORDS]) == [0; PAGE_WORDS] {

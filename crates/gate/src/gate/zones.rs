@@ -29,7 +29,13 @@ impl<S: Store> Gate<S> {
         let before = self.rooms.load_full();
         let mut rooms = Rooms::with_capacity(zones.len());
         for (zone, definition) in zones {
-            let room = self.put(before.get(&zone), &zone, &definition).await?;
+            let room = match before.get(&zone) {
+                Some(room) => {
+                    room.redefine(&definition, room.schedule_s(store::unix_ms())).await?;
+                    Arc::clone(room)
+                }
+                None => self.open(&zone, &definition).await?,
+            };
             rooms.insert(zone, room);
         }
         self.serve(&before, rooms);
@@ -45,17 +51,18 @@ impl<S: Store> Gate<S> {
         let _changing = self.changing.lock().await;
         let before = self.rooms.load_full();
         let mut rooms = Rooms::clone(&before);
-        let unix_s = before
-            .get(zone)
-            .map_or_else(|| store::unix_ms() / 1_000, |room| room.schedule_s(store::unix_ms()));
         match (before.get(zone), new) {
-            // A changed notice does not affect the line.
-            (Some(room), Some(definition)) if room.policy() == definition.policy_at(unix_s) => {
-                room.set_definition(definition, unix_s);
+            (Some(room), Some(definition)) => {
+                let unix_s = room.schedule_s(store::unix_ms());
+                if room.policy() == definition.policy_at(unix_s) {
+                    // A changed notice does not affect the line.
+                    room.set_definition(definition, unix_s);
+                } else {
+                    room.redefine(definition, unix_s).await?;
+                }
             }
-            (room, Some(definition)) => {
-                let room = self.put(room, zone, definition).await?;
-                rooms.insert(zone.clone(), room);
+            (None, Some(definition)) => {
+                rooms.insert(zone.clone(), self.open(zone, definition).await?);
             }
             (_, None) => drop(rooms.remove(zone)),
         }
@@ -63,22 +70,8 @@ impl<S: Store> Gate<S> {
         Ok(())
     }
 
-    async fn put(
-        &self,
-        room: Option<&Arc<Room<S::Line>>>,
-        zone: &ZoneId,
-        definition: &Definition,
-    ) -> Result<Arc<Room<S::Line>>, StoreError> {
-        if let Some(room) = room {
-            let unix_s = room.schedule_s(store::unix_ms());
-            match room.set_policy(definition.policy_at(unix_s)).await {
-                // The zone stays unavailable. That must not keep others from being served as they are defined now.
-                Err(StoreError::Unreadable(_)) => {}
-                set => set?,
-            }
-            room.set_definition(definition, unix_s);
-            return Ok(Arc::clone(room));
-        }
+    /// A room for a zone that the configuration has, and this gate does not serve yet.
+    async fn open(&self, zone: &ZoneId, definition: &Definition) -> Result<Arc<Room<S::Line>>, StoreError> {
         Room::open(&self.shared, zone.clone(), definition, RoomSealers::of(&self.seals.load().keys, zone))
             .await
     }

@@ -62,7 +62,16 @@ pub(super) struct CurrentView {
 impl CurrentView {
     /// The instant on the store's clock when it is `now` here, as far as this server can tell.
     pub(super) fn ms_at(&self, now: Instant) -> u64 {
-        self.view.now_ms + u64::try_from((now - self.taken_at).as_millis()).unwrap_or(0)
+        self.view.now_ms + self.age_ms(now)
+    }
+
+    /// The zone's own clock when it is `now` here, in milliseconds since 1970; `None` before the store has told it.
+    pub(super) fn unix_ms_at(&self, now: Instant) -> Option<u64> {
+        (self.view.unix_ms > 0).then(|| self.view.unix_ms + self.age_ms(now))
+    }
+
+    fn age_ms(&self, now: Instant) -> u64 {
+        u64::try_from((now - self.taken_at).as_millis()).unwrap_or(0)
     }
 
     /// Notes that the holder of `seq` polled.

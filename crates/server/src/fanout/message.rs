@@ -34,16 +34,10 @@ impl State {
     /// The state of a zone with this definition; `None` if it was deleted.
     #[must_use]
     pub fn of(definition: Option<&Definition>) -> Self {
-        let Some(Definition { policy, notice, schedule }) = definition else { return Self::Gone };
-        let part = |field: &Field| format!("{}={}", field.name, field.text(policy));
-        let mut text = policy.used_fields(SECOND_FIELDS).map(part).collect::<Vec<_>>().join(" ");
-        // Without a notice, the digest is the same as that of older servers, which know no notices.
-        for (language, notice) in notice.iter() {
-            text.extend(["\t", language, "\t", notice]);
-        }
-        for event in schedule.events() {
-            text.extend(["\t@event\t", &event.text()]);
-        }
+        let Some(definition) = definition else { return Self::Gone };
+        let part = |field: &Field| format!("{}={}", field.name, field.text(&definition.policy));
+        let mut text = definition.policy.used_fields(SECOND_FIELDS).map(part).collect::<Vec<_>>().join(" ");
+        definition.push_texts(&mut text);
         let digest = digest::digest(&digest::SHA256, text.as_bytes());
         let first = digest.as_ref().first_chunk().expect("a digest is longer than that");
         Self::Has(u64::from_be_bytes(*first))

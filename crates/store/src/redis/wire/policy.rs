@@ -81,19 +81,11 @@ fn parse_policy(text: &str) -> Result<Policy, Garbled> {
     }
 }
 
-/// Names an event where a notice has its language.
-const EVENT: &str = "@event";
-
-/// A definition as the register has it: the policy, then languages and texts, and events, each after a tab. No text contains a tab.
-/// So an older server can read the zones that have no notice and no event.
+/// A definition as the register has it: the policy, then [`Definition::push_texts`]. So an older server can read the zones that have
+/// no notice and no event.
 pub(in crate::redis) fn definition_text(definition: &Definition) -> String {
     let mut text = policy_text(&definition.policy);
-    for (language, notice) in definition.notice.iter() {
-        text.extend(["\t", language, "\t", notice]);
-    }
-    for event in definition.schedule.events() {
-        text.extend(["\t", EVENT, "\t", &event.text()]);
-    }
+    definition.push_texts(&mut text);
     text
 }
 
@@ -106,7 +98,7 @@ pub(in crate::redis) fn parse_definition(text: &[u8]) -> Result<Definition, Garb
     let (mut notice, mut events) = (Vec::new(), Vec::new());
     while let Some(name) = parts.next() {
         let text = parts.next().ok_or_else(|| fault.clone())?;
-        if name == EVENT {
+        if name == Definition::EVENT {
             events.push(Event::parse(text).map_err(|_| fault.clone())?);
         } else {
             notice.push((name, text));
