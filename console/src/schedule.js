@@ -40,18 +40,19 @@ export function phaseAt(events, unix_s) {
   return { is: "usual", event: null };
 }
 
+/** The policy of an event, from its pre-queue to its end. Of two openings the later one counts. */
+const policyOf = (event, policy) => ({
+  ...policy,
+  opens_at: (secondOf(policy.opens_at) ?? 0) > secondOf(event.begins) ? policy.opens_at : event.begins,
+  admit_per_minute: event.admit_per_minute ?? policy.admit_per_minute,
+  max_active: event.max_active ?? policy.max_active,
+});
+
 /** The policy in force at an instant. */
 export function policyAt({ policy, events }, unix_s) {
   const { is, event } = phaseAt(events, unix_s);
   if (is === "usual") return policy;
-  if (is === "prequeue" || is === "open") {
-    return {
-      ...policy,
-      opens_at: event.begins,
-      admit_per_minute: event.admit_per_minute ?? policy.admit_per_minute,
-      max_active: event.max_active ?? policy.max_active,
-    };
-  }
+  if (is === "prequeue" || is === "open") return policyOf(event, policy);
   // An operator who set another mode than `auto` meant now.
   const outside = is === "before" ? event.before : event.after;
   return policy.mode === "auto" && outside !== "usual" ? { ...policy, mode: outside } : policy;
@@ -74,7 +75,7 @@ export function sortedEvents(events) {
 export function nextOpening(zone, unix_s) {
   if (zone.policy.mode !== "auto") return null;
   const { is, event } = phaseAt(zone.events, unix_s);
-  const at_s = secondOf(is === "before" ? event.begins : policyAt(zone, unix_s).opens_at);
+  const at_s = secondOf((is === "before" ? policyOf(event, zone.policy) : policyAt(zone, unix_s)).opens_at);
   return is !== "after" && at_s !== null && at_s > unix_s ? at_s : null;
 }
 

@@ -141,6 +141,10 @@ test("the phases of events are those of the server", () => {
   assert.equal(nextOpening(open, at("2026-12-01T07:00:00Z")), null);
   assert.equal(nextOpening(definition, at("2026-12-01T07:00:00Z")), at("2026-12-01T08:00:00Z"));
   assert.equal(nextOpening(definition, at("2026-12-01T08:00:00Z")), null);
+  // Of the opening of an event and that of the zone, the later one counts.
+  const later = { ...definition, policy: { ...definition.policy, opens_at: "2026-12-01T09:00:00Z" } };
+  assert.equal(policyAt(later, at("2026-12-01T08:30:00Z")).opens_at, "2026-12-01T09:00:00Z");
+  for (const time of ["07:00", "08:30"]) assert.equal(nextOpening(later, at(`2026-12-01T${time}:00Z`)), at("2026-12-01T09:00:00Z"), time);
   // Between two events, the later one counts, if it says what applies before it.
   const next = event("next", "2026-12-02T07:30:00Z", "2026-12-02T08:00:00Z", "2026-12-02T09:00:00Z");
   assert.equal(phaseAt([next, SALE], at("2026-12-01T12:00:00Z")).is, "after");
