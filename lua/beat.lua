@@ -41,7 +41,7 @@ end
 -- ones, because polls may have been answered from the view since those were made.
 local function move_front(s, front_end)
   local before, first = s.front, s.index * SEGMENT
-  local to = z.mode == AUTO and min(max(front_end - first, 0), SEGMENT) or 0
+  local to = is_auto() and min(max(front_end - first, 0), SEGMENT) or 0
   if to == before then return end
   s.front, s.changed = to, true
   if to < before then return end
@@ -193,7 +193,7 @@ local function move_approach(front_end)
   local near_end, approach_end = 0, front_end
   if near_period() < told_period() then
     local kept = call('HGET', KEYS[4], 'marks')
-    if z.mode ~= AUTO then
+    if not is_auto() then
       if kept then call('HDEL', KEYS[4], 'marks') end
     else
       local warning = warning_ms(told_period())
@@ -261,7 +261,7 @@ else
     rows = { unpack(rows, used) }
     z.base = z.base + used - 1
   end
-  if z.mode == HOLD or z.mode == CLOSED then
+  if z.mode == HOLD or z.mode == CLOSED or z.mode == AUTO and is_undrawn() then
     front_end = z.base * SEGMENT
   elseif z.mode == AUTO then
     -- The front ends behind the last present ticket whose slot becomes free soon.
@@ -281,7 +281,8 @@ if ARGV[from + #segments * 3] == '1' then
     local s = segments[i]
     if s.known and s.index >= z.base then
       move_front(s, front_end)
-      rows[s.index - z.base + 1] = row_of(s)
+      -- Behind the last number there may be a segment without any.
+      if rows[s.index - z.base + 1] then rows[s.index - z.base + 1] = row_of(s) end
     end
   end
 end

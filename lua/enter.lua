@@ -51,7 +51,8 @@ end
 -- The verdict where the state was lost, and whether the ticket waits is not known yet. Its rank is 0, which nobody's is who waits.
 local function not_yet() return waiting(0, 0, z.period, -1) end
 
-local claims, verdicts, asking = ARGV[from], {}, {}
+-- A number that a draw dealt may be claimed with tokens of several epochs: the second claim gets the verdict of the first one.
+local claims, verdicts, asking, again, last_seq, last_at = ARGV[from], {}, {}, {}, -1, 0
 for at = 1, #claims, 10 do
   local epoch, seq = unpack_struct('>I4I6', claims, at)
   local i = (at + 9) / 10
@@ -65,10 +66,15 @@ for at = 1, #claims, 10 do
     of_line, unknown, z.base = true, true, min(z.base, s.index)
     past = string.sub(pack('>i8i8i8i8', epoch, 0, 0, z.floor) .. past, 1, PAST)
   end
-  if of_line == nil and z.now < z.recover_until then
+  if not of_line and may_be_dealt(seq) then
+    verdicts[i] = not_yet()
+  elseif of_line == nil and z.now < z.recover_until then
     -- The servers on the list may all have spoken, but the list of this state need not have the one that knows this epoch.
     verdicts[i] = not_yet()
+  elseif of_line and seq == last_seq then
+    again[i] = last_at
   elseif of_line then
+    last_seq, last_at = seq, i
     if s.index >= z.base then touch(s) end
     local stamp = call('GETRANGE', s.entry_key, bit * 12, bit * 12 + 11)
     local out_at, out_unix, life, live = 0, 0, 0, false
@@ -165,4 +171,5 @@ if let_in > 0 then
 end
 local still_waiting = positions_of(waiters)
 for i = 1, #still_waiting do verdicts[positions[i]] = still_waiting[i] end
+for i, at in pairs(again) do verdicts[i] = verdicts[at] end
 return finish(table.concat(verdicts), int(unix_s()))

@@ -77,7 +77,7 @@ if let_in < count then
     set_present(s, s.present + n)
   end)
   -- Only tickets of the front have appointments.
-  local at_front = z.mode == AUTO and min(max(front_limit() - present_ahead, 0), count - let_in) or 0
+  local at_front = is_auto() and min(max(front_limit() - present_ahead, 0), count - let_in) or 0
   local tickets = {}
   for i = 0, at_front - 1 do tickets[i + 1] = { first + let_in + i, ahead + i, present_ahead + i } end
   verdicts = positions_of(tickets)

@@ -7,7 +7,7 @@
 -- Returns zone.lua's, then one digit for each leaver:
 --       0  the place is free         1  the visit is over          2  it had ended before
 --       3  the holder waits          4  bound to another address   5  this line never gave out the ticket
---       6  the state was lost, and whether the ticket waits is not known yet
+--       6  the state was lost, or a draw is due, and whether the ticket waits is not known yet
 -- Cost  about 30 us, and 15 us per leaver.
 
 local PLACE, VISIT, GONE, WAITS, ELSEWHERE, UNKNOWN, NOT_YET = '0', '1', '2', '3', '4', '5', '6'
@@ -84,6 +84,7 @@ end
 
 local function leave(epoch, seq, proof, address)
   local of_line, unknown = is_of_line(epoch, seq)
+  if may_be_dealt(seq) then return NOT_YET end
   if of_line == nil and z.now < z.recover_until then return NOT_YET end
   -- The numbers below this epoch's first one are those of other epochs.
   if not of_line or epoch == z.epoch and seq < z.start then return UNKNOWN end

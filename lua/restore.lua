@@ -6,7 +6,8 @@
 -- ARGV  1-7 as in zone.lua, with 0 0 for epoch and rev, and the clock of the line that the server remembers; then its
 --       memory: epoch, rev, next, first segment, start, born, floor; 1 if it remembers nothing else; how many
 --       people may be inside, or -1 if it does not know; 1 if it watched the zone until it was lost; how many people had
---       entered; when the zone opens, by its clock, 0 for none; the servers that it knows of, with spaces between; all segments of which it knows tickets, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
+--       entered; when the zone opens, by its clock, 0 for none; the draw by which the line was dealt last, the first number that it dealt,
+--       and the first one behind, 0 for none; the servers that it knows of, with spaces between; all segments of which it knows tickets, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
 --       bytes per record: instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the
 --       policy as in policy.lua; then for each segment passed its live bits, its gone bits, and the bits of those gone who
 --       had entered, each of which may be empty
@@ -18,11 +19,11 @@ local w, log, out, policy_at = {}, nil, nil, nil
 do
   local at = 8 + tonumber(ARGV[7])
   for i, name in ipairs({ 'epoch', 'rev', 'next', 'base', 'start', 'born', 'floor', 'last', 'inside', 'watched', 'entered',
-    'opens' }) do
+    'opens', 'drawn', 'drawn_from', 'drawn_end' }) do
     w[name] = tonumber(ARGV[at + i - 1])
   end
-  w.servers, w.segments, w.past = ARGV[at + 12], ARGV[at + 13], ARGV[at + 14]
-  log, out, policy_at = ARGV[at + 15], ARGV[at + 16], at + 17
+  w.servers, w.segments, w.past = ARGV[at + 15], ARGV[at + 16], ARGV[at + 17]
+  log, out, policy_at = ARGV[at + 18], ARGV[at + 19], at + 20
 end
 
 -- The clock of the line that the server remembers.
@@ -37,6 +38,7 @@ else
   z.born, z.floor, z.start, z.next, z.base = w.born, w.floor, w.start, w.next, w.base
   -- By the clock of the line that goes on.
   if z.opens > 0 and w.opens > 0 then z.opens = w.opens end
+  z.drawn, z.drawn_from, z.drawn_end = w.drawn, w.drawn_from, w.drawn_end
   begin_epoch(z.now, 0, 0)
   begin_blind()
   blind_since = 0
@@ -143,6 +145,20 @@ if taken == 1 then
 end
 if taken == 1 and not (rev_known and w.rev > rev_known) then taken = 0 end
 
+-- The state lost a deal, which is made again with the same numbers. What the server knows of them counts, and no other number is given
+-- out twice.
+if taken == 1 and w.drawn_end > z.drawn_end then
+  for at = 1, #past, 32 do
+    local epoch, rev, known_next, limit = unpack_struct('>i8i8i8i8', past, at)
+    if epoch == w.epoch and limit < w_end then
+      past = string.sub(past, 1, at - 1) .. pack('>i8i8i8i8', epoch, rev, known_next, w_end) .. string.sub(past, at + 32)
+    end
+  end
+  z.next = max(z.next, w_end)
+end
+-- Of the numbers before a deal, nobody waits.
+local dealt_from = segment_of(z.drawn_from)
+
 local function without(key, those)
   call('BITOP', 'AND', KEYS[7], key, those)
   call('BITOP', 'XOR', key, key, KEYS[7])
@@ -182,12 +198,12 @@ end
 -- Later, everybody who still polls has shown the ticket, and who did not is not waiting any more.
 local is_over = z.now >= z.recover_until
 if taken == 1 and not is_over then
-  z.base = min(z.base, w.base)
+  z.base = max(min(z.base, w.base), dealt_from)
   for i = 1, #segments do
     local s = segments[i]
     local at = policy_at + #POLICY + (i - 1) * 3
     local live, gone_bits, entered_bits = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    if #live + #gone_bits > 0 then merge_bits(s, live, gone_bits, entered_bits) end
+    if s.index >= dealt_from and #live + #gone_bits > 0 then merge_bits(s, live, gone_bits, entered_bits) end
   end
 end
 

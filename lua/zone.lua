@@ -79,6 +79,8 @@ local APART_MS, DAY_MS = 600000, 86400000
 --                         they count; 1 if a server remembered how many they are
 --   inside_from, inside_end  the segments with people inside, or who left lately, are in this range
 --   opens_at, opens       nobody enters before this instant, in seconds since 1970 and by the zone's clock; 0 for none
+--   draw                  the draw that decides the order; nobody enters before the line was dealt by it; 0 for none
+--   drawn, drawn_from, drawn_end  the draw by which the line was dealt last; the first number that it dealt, and the first one behind
 local FIELDS = {
   'epoch', 'rev', 'now', 'offset', 'next', 'base', 'first', 'total_first', 'records', 'total', 'minute_from', 'minute_before',
   'sub_from', 'sub_before', 'paused', 'seen_all', 'lateness', 'due_base', 'appointed', 'live', 'present', 'joined',
@@ -88,9 +90,11 @@ local FIELDS = {
   'visit_idle', 'max_active',
   'inside', 'ended', 'unseen', 'unseen_until', 'unseen_told', 'inside_from', 'inside_end',
   'opens_at', 'opens',
+  'draw', 'drawn', 'drawn_from', 'drawn_end',
 }
--- How many numbers a header has that does not say it, one of a zone without the people inside, and one without an opening.
-local FIRST_FIELDS, PLAIN_FIELDS, INSIDE_FIELDS = 36, 48, 55
+-- How many numbers a header has that does not say it, one of a zone without the people inside, one without an opening, and one
+-- without a draw.
+local FIRST_FIELDS, PLAIN_FIELDS, INSIDE_FIELDS, OPENING_FIELDS = 36, 48, 55, 57
 
 local z, past = {}, ''
 local segments, by_index = {}, {}
@@ -113,7 +117,8 @@ end
 
 local function header()
   local values, count = {}, (z.max_active > 0 or z.inside_end > 0) and INSIDE_FIELDS or PLAIN_FIELDS
-  if z.opens_at > 0 then count = #FIELDS end
+  if z.opens_at > 0 then count = OPENING_FIELDS end
+  if z.draw > 0 or z.drawn > 0 then count = #FIELDS end
   for i = 1, count do values[i] = z[FIELDS[i]] end
   return pack('>' .. string.rep('i8', count), unpack(values)) .. past .. string.char(count)
 end
@@ -123,6 +128,11 @@ local function sub_ms() return floor(MINUTE_MS / z.subs) end
 local function sub_cap() return floor((z.n + z.subs - 1) / z.subs) end
 local function generation_ms() return floor(z.idle * 1000 / 12) end
 local function visit_generation_ms() return floor(z.visit_idle * 375 / 4) end
+-- Whether the order is still to be drawn. Such a zone is held: nobody enters, and there is no front.
+local function is_undrawn() return z.draw > 0 and z.draw ~= z.drawn end
+local function is_auto() return z.mode == AUTO and not is_undrawn() end
+-- Whether a number may be one of a deal that was lost with the state that made it. Nobody is told that it is gone.
+local function may_be_dealt(seq) return z.mode == AUTO and is_undrawn() and seq >= z.next end
 -- How many may be inside, and how many more.
 local function most_inside() return z.inside + (z.now < z.unseen_until and z.unseen or 0) end
 -- Whether nobody knows yet how many are inside.
@@ -448,7 +458,9 @@ local function free(strict)
   return max(minute, 0)
 end
 
-local function is_held() return z.mode == HOLD or z.mode == CLOSED or z.now < max(z.hold_until, z.opens) or is_late end
+local function is_held()
+  return z.mode == HOLD or z.mode == CLOSED or is_undrawn() or z.now < max(z.hold_until, z.opens) or is_late
+end
 
 -- Adds a record to the log: so many slots were taken now.
 local function take_slots(count)
@@ -625,7 +637,7 @@ local function positions_of(tickets)
     local seq, ahead, present_ahead = tickets[i][1], tickets[i][2], tickets[i][3]
     local poll_in, slot_in = z.period, -1
     local near = present_ahead < front
-    if z.mode == AUTO and near then
+    if is_auto() and near then
       if present_ahead < has_room then
         slot_in = slot_ms(present_ahead) - z.now
         poll_in = ask_again_in(slot_in)
@@ -633,7 +645,7 @@ local function positions_of(tickets)
         poll_in = present_ahead < has_room + NEXT_IN * z.max_active and min(FULL_POLL_MS, near_period()) or near_period()
       end
     end
-    if z.mode == AUTO and (near or seq % SEGMENT < by_index[segment_of(seq)].front) then
+    if is_auto() and (near or seq % SEGMENT < by_index[segment_of(seq)].front) then
       made[#made + 1] = due_score(poll_in, poll_in)
       made[#made + 1] = int(seq)
       z.appointed = max(z.appointed, seq + 1)
@@ -683,7 +695,7 @@ end
 local function note_unknown() call('HSET', KEYS[8], ANYBODY, '0 ' .. int(z.now) .. ' ' .. RETIRED) end
 
 -- Creates a zone with the policy from ARGV[at] on. If the zone may have been there before, it begins as after a loss.
-local POLICY = { 'mode', 'n', 'subs', 'period', 'idle', 'ttl', 'failure', 'visit_idle', 'max_active', 'opens_at' }
+local POLICY = { 'mode', 'n', 'subs', 'period', 'idle', 'ttl', 'failure', 'visit_idle', 'max_active', 'opens_at', 'draw' }
 
 local function create(epoch, at, is_new)
   for i = 1, #FIELDS do z[FIELDS[i]] = 0 end
@@ -713,6 +725,8 @@ end
 -- Whether a ticket of `epoch` belongs to this line, and whether a state that was lost gave out its number. Nil if the state
 -- knows no such epoch.
 local function is_of_line(epoch, seq)
+  -- A deal that was lost is made again, with the same numbers in another epoch.
+  if seq >= z.drawn_from and seq < z.drawn_end then return true, z.now < z.recover_until end
   if epoch == z.epoch then return seq < z.next, false end
   for at = 1, #past, 32 do
     local of, _, known, limit = unpack_struct('>i8i8i8i8', past, at)

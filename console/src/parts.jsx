@@ -114,10 +114,12 @@ export function Course({ steps, now_s }) {
 
 /** The value of an event's part as people read it. */
 export function shownPart(name, value) {
-  if (value === undefined) return t(name === "notice" ? "event.notice.usual" : "event.usual");
+  if (value === undefined && name === "order") return t("order.arrival");
+  if (value === undefined) return ["randomness", "fallback"].includes(name) ? "–" : t(name === "notice" ? "event.notice.usual" : "event.usual");
   if (MOMENTS.includes(name)) return instant(value);
   if (name === "before" || name === "after") return t(`outside.${value}`);
-  return name === "notice" ? `“${value}”` : shown(name, value);
+  if (name === "order" || name === "fallback") return t(`${name}.${value}`);
+  return name === "notice" || name === "randomness" ? `“${value}”` : shown(name, value);
 }
 
 /** A whole event, a line for each part. */

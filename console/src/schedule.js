@@ -10,10 +10,16 @@ export const MAX_EVENTS = 32;
 export const LEAST_PREQUEUE_S = 60;
 /** How long before the start the pre-queue of a new event begins, in seconds. */
 export const USUAL_PREQUEUE_S = 1_800;
+/** How long after the start of an event with a draw people enter, in seconds. */
+export const DRAW_S = 30;
+/** Who enters first. */
+export const ORDERS = ["arrival", "draw"];
+/** What happens if the randomness of a draw does not come. */
+export const FALLBACKS = ["wait", "arrival"];
 /** What may apply before and after an event. */
 export const OUTSIDE = ["usual", "hold", "closed"];
 /** The parts of an event beside its name, in the order in which they are shown. */
-export const PARTS = ["prequeue_from", "begins", "ends", "before", "after", "admit_per_minute", "max_active", "notice"];
+export const PARTS = ["prequeue_from", "begins", "ends", "before", "after", "admit_per_minute", "max_active", "order", "randomness", "fallback", "notice"];
 export const MOMENTS = ["prequeue_from", "begins", "ends"];
 
 /** An event with its seconds, and with the parts in which it may be silent. */
@@ -27,6 +33,9 @@ const timed = (event) => ({
 const inOrder = (events) =>
   (events ?? []).map(timed).filter(({ from_s, begins_s, ends_s }) => from_s !== null && begins_s !== null && ends_s !== null)
     .sort((a, b) => a.from_s - b.from_s || (a.event.id < b.event.id ? -1 : 1));
+
+/** When people enter, in seconds since 1970: at the start, or after the draw. */
+const opensOf = (event) => secondOf(event.begins) + (event.order === "draw" ? DRAW_S : 0);
 
 /** Where an instant is in the schedule: `{is: "usual"|"before"|"prequeue"|"open"|"after", event}`. */
 export function phaseAt(events, unix_s) {
@@ -43,7 +52,7 @@ export function phaseAt(events, unix_s) {
 /** The policy of an event, from its pre-queue to its end. Of two openings the later one counts. */
 const policyOf = (event, policy) => ({
   ...policy,
-  opens_at: (secondOf(policy.opens_at) ?? 0) > secondOf(event.begins) ? policy.opens_at : event.begins,
+  opens_at: (secondOf(policy.opens_at) ?? 0) > opensOf(event) ? policy.opens_at : event.order === "draw" ? new Date(opensOf(event) * 1_000).toISOString() : event.begins,
   admit_per_minute: event.admit_per_minute ?? policy.admit_per_minute,
   max_active: event.max_active ?? policy.max_active,
 });
@@ -83,7 +92,7 @@ export function nextOpening(zone, unix_s) {
  * enters, and people take places) or `enters`. The last one has no end if `to_s` is null. */
 export function course(zone, from_s, to_s) {
   const opens_s = secondOf(zone.policy.opens_at);
-  const times = inOrder(zone.events).flatMap(({ from_s, begins_s, ends_s }) => [from_s, begins_s, ends_s]);
+  const times = inOrder(zone.events).flatMap(({ event, from_s, begins_s, ends_s }) => [from_s, begins_s, opensOf(event), ends_s]);
   if (opens_s !== null) times.push(opens_s);
   const within = times.filter((at_s) => at_s > from_s && (to_s === null || at_s < to_s));
   const steps = [];

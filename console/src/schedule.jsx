@@ -11,7 +11,7 @@ import { allZones, hereZone, isSure, isZone, partsOf, readInstant, secondOf, wri
 import { live, now_s as serverNow } from "./live.js";
 import { Course, instant, shownPart } from "./parts.jsx";
 import { NUMBERS, isZoneId } from "./policy.js";
-import { MAX_EVENTS, MOMENTS, OUTSIDE, PARTS, USUAL_PREQUEUE_S, courseOfChange, eventFaults, rebased, refusedPart, sortedEvents, stateOf } from "./schedule.js";
+import { FALLBACKS, MAX_EVENTS, MOMENTS, ORDERS, OUTSIDE, PARTS, USUAL_PREQUEUE_S, courseOfChange, eventFaults, rebased, refusedPart, sortedEvents, stateOf } from "./schedule.js";
 import { span, t } from "./words.js";
 
 const COUNTS = ["admit_per_minute", "max_active"];
@@ -40,6 +40,9 @@ function draftOf(event) {
     follows: !event,
     before: event?.before ?? "usual",
     after: event?.after ?? "usual",
+    order: event?.order ?? "arrival",
+    randomness: event?.randomness ?? "drand",
+    fallback: event?.fallback ?? "wait",
     ...Object.fromEntries(COUNTS.map((name) => [name, event?.[name] === undefined ? "" : String(event[name])])),
     notice: noticesOf(event?.notice),
   };
@@ -71,6 +74,8 @@ function readDraft(draft, others) {
     if (!(value >= low && value <= high)) faults[name] = t("range", { low, high });
     event[name] = value;
   }
+  if (draft.order === "draw") Object.assign(event, { order: "draw", randomness: draft.randomness.trim(), fallback: draft.fallback });
+  if (draft.order === "draw" && !/^(drand|stated: .+)$/.test(event.randomness)) faults.randomness = t("event.randomness.how");
   const notice = readNotices(draft.notice, faults);
   if (Object.keys(notice).length > 0) event.notice = notice;
   for (const [part, [key, values]] of Object.entries(eventFaults(event, others))) faults[part] ??= t(key, values);
@@ -219,14 +224,32 @@ function EventForm({ form: { base, id, draft }, set, end, zone }) {
       {hint(name, t("event.count.how"))}
     </div>
   );
-  const outside = (name) => (
+  const choice = (name, words, of) => (
     <div class="field">
       <label for={fieldId(name)}>{part(name)}</label>
       <select id={fieldId(name)} value={draft[name]} aria-describedby={`event-${name}-how`} onChange={(chosen) => put({ [name]: chosen.target.value })}>
-        {OUTSIDE.map((word) => <option value={word}>{t(`outside.${word}`)}</option>)}
+        {words.map((word) => <option value={word}>{t(`${of}.${word}`)}</option>)}
       </select>
       {hint(name, t(`event.${name}.how`))}
     </div>
+  );
+  const draw = draft.order === "draw" && (
+    <>
+      <div class="field">
+        <label for={fieldId("randomness")}>{part("randomness")}</label>
+        <input
+          id={fieldId("randomness")}
+          autocomplete="off"
+          spellcheck={false}
+          value={draft.randomness}
+          aria-invalid={Boolean(faults.randomness)}
+          aria-describedby="event-randomness-how"
+          onInput={(typed) => put({ randomness: typed.target.value })}
+        />
+        {hint("randomness", t("event.randomness.how"))}
+      </div>
+      {choice("fallback", FALLBACKS, "fallback")}
+    </>
   );
   return (
     <form class="event" onSubmit={submit} noValidate ref={box} aria-label={label}>
@@ -273,8 +296,10 @@ function EventForm({ form: { base, id, draft }, set, end, zone }) {
           set={(moment) => put({ [name]: moment, ...(name === "prequeue_from" ? { follows: false } : {}) })}
         />
       ))}
-      {outside("before")}
-      {outside("after")}
+      {choice("order", ORDERS, "order")}
+      {draw}
+      {choice("before", OUTSIDE, "outside")}
+      {choice("after", OUTSIDE, "outside")}
       {COUNTS.map(count)}
       <Notices draft={draft} faults={faults} set={(notice) => put({ notice })} name="event-notice" legend={t("event.notice")} />
       {faults.notice && <p class="fault" role="alert" tabindex="-1">{faults.notice}</p>}

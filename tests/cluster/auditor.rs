@@ -239,7 +239,7 @@ const CROWDED: u64 = 3 * 65_536;
 /// The earliest and the latest instant at which the zone may open. The store's clock says it: that of the node which had the state when
 /// the policy came into force, and nodes have other clocks.
 fn opening(plan: &Plan) -> Option<(u64, u64)> {
-    let opens_ms = match plan.policy.opens_at.0 {
+    let opens_ms = match plan.policy.opens_at.unix_s {
         0 => return None,
         unix_s => i64::from(unix_s) * 1_000 - START_UNIX_MS,
     };

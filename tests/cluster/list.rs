@@ -35,8 +35,8 @@ pub(crate) fn written(plan: &Plan) -> String {
     let traits =
         [(plan.persistent, "on-disk"), (plan.replicated, "replicated"), (plan.from_file, "of-a-file")];
     lines.extend(traits.into_iter().filter(|(is, _)| *is).map(|(_, name)| name.to_owned()));
-    if plan.policy.opens_at.0 > 0 {
-        lines.push(format!("opens {}", plan.policy.opens_at.0));
+    if plan.policy.opens_at.unix_s > 0 {
+        lines.push(format!("opens {}", plan.policy.opens_at.unix_s));
     }
     if plan.in_turn_ms > 0 {
         lines.push(format!("in-turn {}", plan.in_turn_ms));

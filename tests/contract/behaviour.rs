@@ -5,10 +5,11 @@
 use std::{ops::Range, sync::Arc, time::Duration};
 
 use admission::{
-    Claim, Decided, Departure, Entry, Joined, Leaver, Mode, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy,
-    Position, Proof, Snapshot, Verdict, ZoneId,
+    Claim, Dealt, Decided, Definition, Departure, DrawFallback, DrawTerms, Entry, Event, Joined, Leaver,
+    Lots, Mode, Moment, Notice, Outside, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Position, Proof,
+    Randomness, Schedule, Snapshot, Verdict, ZoneId,
 };
-use store::{Line as _, Store, StoreError};
+use store::{Defined, Expected, Line as _, Store, StoreError};
 
 use crate::{
     backend::Backend,
@@ -111,7 +112,7 @@ pub(crate) async fn a_zone_opens_at_its_instant(backend: &impl Backend, zone: &Z
     let opening = Policy { opens_at: (now_s + 3).into(), ..policy() };
     let view = store.line(zone).put(opening).await.expect("put");
     // The instant by the zone's clock, which the wall clock of a store may differ from.
-    let opens_ms = u64::from(opening.opens_at.0) * 1_000 + view.now_ms - view.unix_ms;
+    let opens_ms = u64::from(opening.opens_at.unix_s) * 1_000 + view.now_ms - view.unix_ms;
     assert!(view.window.opens_ms().abs_diff(opens_ms) <= 1, "{} and {opens_ms}", view.window.opens_ms());
     let joined = store.line(zone).join(70).await.expect("joins");
     assert!(joined.at_ms < opens_ms, "the test was held up for seconds");
@@ -137,6 +138,105 @@ pub(crate) async fn a_zone_opens_at_its_instant(backend: &impl Backend, zone: &Z
     // An operator opens it earlier, or not at a set time any more.
     let other = Policy { opens_at: 0.into(), ..policy() };
     assert_eq!(store.line(zone).put(other).await.expect("put").window.opens_ms(), 0);
+}
+
+/// Brings the policy of an event into force whose order is drawn, and returns it.
+async fn put_draw(store: &Arc<impl Store>, zone: &ZoneId) -> Policy {
+    let moment = |text| Moment::parse(text).expect("an instant");
+    let event = Event {
+        id: ZoneId::parse("sale").expect("a name"),
+        prequeue_from: moment("2026-01-01T00:00:00Z"),
+        begins: moment("2026-01-02T00:00:00Z"),
+        ends: moment("2100-01-01T00:00:00Z"),
+        before: Outside::Usual,
+        after: Outside::Usual,
+        admit_per_minute: None,
+        max_active: None,
+        draw: Some(DrawTerms { randomness: Randomness::Drand, fallback: DrawFallback::Wait }),
+        notice: Notice::default(),
+    };
+    let of_event = event.policy(&policy());
+    if store.zones().await.expect("answers").is_none() {
+        store.line(zone).put(of_event).await.expect("put");
+        return of_event;
+    }
+    store.line(zone).put(policy()).await.expect("put");
+    let schedule = Schedule::new(vec![event], &policy()).expect("a schedule");
+    let definition = Definition { policy: policy(), schedule, ..Definition::default() };
+    let defined = store.define(zone, &Expected::Any, Some(&definition)).await.expect("defined");
+    assert!(matches!(defined, Defined::Done(Some(_))), "{defined:?}");
+    assert_eq!(store.line(zone).open(of_event).await.expect("opens").policy, of_event);
+    of_event
+}
+
+/// Until the draw nobody enters. Then everybody on the list has the number of the position, and whoever came later stands behind. The
+/// record of a draw is kept by stages.
+pub(crate) async fn a_line_is_dealt_anew_by_a_draw(backend: &impl Backend, zone: &ZoneId) {
+    let store = backend.open().await;
+    let draw = put_draw(&store, zone).await.opens_at.draw;
+    let line = store.line(zone);
+    let joined = line.join(100).await.expect("joins");
+    assert!(
+        joined.verdicts.iter().all(|verdict| place(verdict).slot_in_ms.is_none()),
+        "nobody has a rank yet"
+    );
+    let leaver = |seq| Leaver { claim: Claim { epoch: joined.epoch, seq }, proof: Proof::Token, address: 0 };
+    assert_eq!(line.leave(vec![leaver(3)]).await.expect("leaves"), [Departure::Place]);
+    let census = line.census().await.expect("lists");
+    let list: Vec<(u64, Vec<u64>)> =
+        census.segments.iter().map(|segment| (segment.index, segment.live.clone())).collect();
+    assert_eq!((census.next, census.segments.len(), census.is_recovering), (100, 1, false));
+    // The last one is the first.
+    let positions: Vec<u32> = (0..99).rev().collect();
+    let lots = Lots::new(draw, census.next, &list, &positions).expect("the list is right");
+    let later = line.join(2).await.expect("joins");
+    let other = Lots::new(draw.wrapping_add(1), census.next, &list, &positions).expect("the list is right");
+    assert_eq!(line.deal(other.deal(&census), true).await, Ok(Dealt::NotNow), "another draw is due");
+    assert_eq!(line.leave(vec![leaver(4)]).await.expect("leaves"), [Departure::Place]);
+    assert_eq!(line.deal(lots.deal(&census), false).await, Ok(Dealt::Changed), "somebody has left");
+    let census = line.census().await.expect("lists");
+    assert_eq!(line.deal(lots.deal(&census), false).await, Ok(Dealt::Done));
+    assert_eq!(line.deal(lots.deal(&census), false).await, Ok(Dealt::Done), "once is enough");
+    let view = line.beat(Vec::new(), 0).await.expect("beats");
+    assert_eq!((view.drawn, view.tally.waiting, view.tally.present), (lots.drawn(), 100, 100));
+    let drawn = |seq| lots.number(seq).expect("in line");
+    assert_eq!((view.rank(drawn(99)), view.rank(drawn(0))), (Some(1), Some(98)));
+    assert_eq!([view.rank(drawn(later.first)), view.rank(drawn(later.first + 1))], [Some(99), Some(100)]);
+    // 60 of the first minute's slots are free in this sub-window: the holders of the best positions enter, by tickets of any epoch.
+    let best: Vec<u64> = (40..100).map(drawn).collect();
+    let decided = line.enter(claims(joined.epoch.wrapping_add(1), best)).await.expect("decided");
+    let entered = decided.verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Entered(_))).count();
+    assert_eq!((entered, decided.drawn), (60, lots.drawn()));
+    let old = enter(&store, zone, joined.epoch, 0..2).await;
+    assert_eq!(old.verdicts, [Verdict::Gone; 2], "the numbers before the draw are nobody's");
+    // Newcomers stand behind everybody.
+    let newcomer = line.join(1).await.expect("joins");
+    assert!(newcomer.first >= lots.drawn().end);
+
+    let keep = async |new: Option<&[u8]>| line.keep_draw(draw, new.map(<[u8]>::to_vec)).await.expect("kept");
+    assert_eq!(keep(None).await, None);
+    assert_eq!(keep(Some(b"1 mine")).await.as_deref(), Some(&b"1 mine"[..]));
+    assert_eq!(keep(Some(b"1 another")).await.as_deref(), Some(&b"1 mine"[..]), "the first one stays");
+    assert_eq!(keep(Some(b"2 later")).await.as_deref(), Some(&b"2 later"[..]));
+    assert_eq!(keep(Some(b"1 mine")).await.as_deref(), Some(&b"2 later"[..]));
+    drop(line);
+    drop(store);
+    let store = backend.open().await;
+    let policy = put_again(&store, zone).await;
+    assert_eq!(store.line(zone).open(policy).await.expect("opens").drawn, lots.drawn(), "it is durable");
+    assert_eq!(store.line(zone).keep_draw(draw, None).await.expect("kept").as_deref(), Some(&b"2 later"[..]));
+}
+
+/// The policy in force of a zone that the store keeps, or that of the draw.
+async fn put_again(store: &Arc<impl Store>, zone: &ZoneId) -> Policy {
+    match store.zones().await.expect("answers") {
+        Some(kept) => {
+            let (_, definition) =
+                kept.zones.into_iter().find(|(kept, _)| kept == zone).expect("the zone is kept");
+            definition.policy_at(store::unix_ms() / 1_000)
+        }
+        None => put_draw(store, zone).await,
+    }
 }
 
 pub(crate) async fn newcomers_enter_directly_only_where_nobody_waits(backend: &impl Backend, zone: &ZoneId) {

@@ -103,6 +103,7 @@ fn behaviours<B: Backend>(of: &str, start: impl Fn() -> B + Clone + Send + 'stat
         minutes_slots_are_given_at_once_and_the_next_one_waits,
         newcomers_enter_directly_only_where_nobody_waits,
         a_zone_opens_at_its_instant,
+        a_line_is_dealt_anew_by_a_draw,
         repeated_claims_give_the_same_entry,
         foreign_and_unknown_tickets_are_gone,
         hold_and_closed_let_nobody_in_and_open_everybody,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use admission::{Dump, DumpInside, DumpSegment, DumpTicket, DumpVisit, LongestPeriod, Unseen};
+use admission::{Drawn, Dump, DumpInside, DumpSegment, DumpTicket, DumpVisit, LongestPeriod, Unseen};
 use store::redis::client::Value;
 
 use crate::{header, plain::Connection};
@@ -121,7 +121,14 @@ pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
         appointments,
         entries: Vec::new(),
         inside: inside(&rows, &z, |name| string(connection, &key(name))),
+        drawn: drawn(&z),
     }
+}
+
+/// By which draw the line was dealt last. A header without a draw does not say it.
+fn drawn(z: &BTreeMap<&str, i64>) -> Drawn {
+    let get = |name: &str| z.get(name).copied().unwrap_or(0);
+    Drawn { draw: number(get("drawn")), from: number(get("drawn_from")), end: number(get("drawn_end")) }
 }
 
 /// The people inside, from the rows of segments, the header, and the bitmaps.

@@ -3,11 +3,12 @@
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc, task};
 
 use admission::{
-    Claim, Departure, Dump, Joined, Leaver, Mode, Now, PAGE_TICKETS, PAGE_WORDS, Page, PagePolls, Policy,
-    Proof, SlotState, Snapshot, Verdict, Zone, ZoneId,
+    Census, Claim, Dealt, Definition, Departure, DrawFallback, DrawTerms, Drawn, Dump, Event, Joined, Leaver,
+    Lots, Mode, Moment, Notice, Now, Opening, Outside, PAGE_TICKETS, PAGE_WORDS, Page, PagePolls, Policy,
+    Proof, Randomness, Schedule, SlotState, Snapshot, Verdict, Zone, ZoneId,
 };
 use store::{
-    Line as _, Store as _,
+    Expected, Line as _, Store as _,
     redis::{Durability, Redis},
 };
 use wait::{Forecast, View};
@@ -41,6 +42,10 @@ impl Kinds {
             "bases moved",
             "policies",
             "openings",
+            "draws",
+            "deals",
+            "deals refused",
+            "moved after a freeze",
             "marks",
             "dumps",
             "visits",
@@ -127,7 +132,42 @@ fn policy(dice: &mut Random, now_ms: u64) -> Policy {
         .into(),
         ..Policy::default()
     };
-    policy.check().expect("in range")
+    let policy = policy.check().expect("in range");
+    match dice.below(6) {
+        0 => event(["one", "two"][dice.below(2)]).policy(&policy),
+        _ => policy,
+    }
+}
+
+/// An event whose order is drawn. It lasts by the clock of the machine, and by that of the trace.
+fn event(id: &str) -> Event {
+    let moment = |text| Moment::parse(text).expect("an instant");
+    Event {
+        id: ZoneId::parse(id).expect("a name"),
+        prequeue_from: moment("2026-01-01T00:00:00Z"),
+        begins: moment("2026-01-02T00:00:00Z"),
+        ends: moment("2100-01-01T00:00:00Z"),
+        before: Outside::Usual,
+        after: Outside::Usual,
+        admit_per_minute: None,
+        max_active: None,
+        draw: Some(DrawTerms { randomness: Randomness::Drand, fallback: DrawFallback::Wait }),
+        notice: Notice::default(),
+    }
+}
+
+/// What an operator would define, so that this policy is in force.
+fn definition(policy: Policy) -> Definition {
+    let events = ["one", "two"].map(event);
+    let of_policy = events.into_iter().filter(|event| event.draw_number() == policy.opens_at.draw);
+    let schedule = Schedule::new(of_policy.collect(), &policy).expect("a schedule");
+    Definition { policy, schedule, ..Definition::default() }
+}
+
+/// Brings a policy into force in Redis.
+fn put(redis: &Arc<Redis<Connection>>, zone: &ZoneId, policy: Policy) -> Snapshot {
+    now(redis.define(zone, &Expected::Any, Some(&definition(policy)))).expect("defines");
+    now(redis.line(zone).open(policy)).expect("opens")
 }
 
 /// Runs one trace. Returns the number of calls.
@@ -135,14 +175,15 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
     let mut dice = Random::of(seed);
     let connection = plain.connect();
     connection.command(&[b"FLUSHALL"]).expect("flushes");
-    // Claims pass half of them for the front, whose appointments end, and a trace's line has up to two segments.
-    let redis = Redis::new(plain.connect(), Durability::Async).with_max_segments([4, 16][dice.below(2)]);
+    // Claims pass half of them for the front, whose appointments end, and a trace's line has up to five segments with people.
+    let redis = Redis::new(plain.connect(), Durability::Async).with_max_segments([10, 16][dice.below(2)]);
     let redis = Arc::new(redis);
     let zone = ZoneId::parse(&format!("Z{seed}")).expect("a name");
     // Far ahead of the machine's clock, so that the zone's clock is that of the trace.
     let now_ms = 2_000_000_000_000 + dice.bits() % 100_000;
     redis.hold_clock(now_ms);
     let policy = policy(&mut dice, now_ms);
+    let policy = Policy { opens_at: Opening { draw: 0, ..policy.opens_at }, ..policy };
     let seen = now(redis.line(&zone).put(policy)).expect("puts");
     let rules = Zone::new(policy, seen.epoch, Now { ms: now_ms, unix_ms: now_ms });
     let forecasts =
@@ -207,6 +248,7 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
                 let count = if dice.below(20) == 0 { 1_024 } else { 1 + dice.below(12) };
                 pair.join(u32::try_from(count).expect("fits"), kinds);
             }
+            20 if pair.policy.opens_at.draw != 0 || dice.below(20) == 0 => pair.draw(&mut dice, kinds),
             20..32 => pair.visits(&mut dice, kinds),
             32..40 => pair.leave(&mut dice, &waiting, kinds),
             40..65 => {
@@ -235,7 +277,10 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
 
 /// The waiting tickets of a view.
 fn live(view: &View) -> Vec<u64> {
-    (view.base..view.next).filter(|&seq| view.position(seq, view.now_ms).is_some()).take(3_000).collect()
+    // Between the numbers of a deal there are many pages without people.
+    let pages = (view.base..).step_by(PAGE_TICKETS).zip(&view.pages).filter(|(_, page)| page.live > 0);
+    let tickets = pages.flat_map(|(first, _)| first..first + PAGE_TICKETS as u64);
+    tickets.filter(|&seq| seq < view.next && view.position(seq, view.now_ms).is_some()).take(3_000).collect()
 }
 
 fn marks(seqs: &[u64]) -> Vec<PagePolls> {
@@ -249,14 +294,22 @@ fn marks(seqs: &[u64]) -> Vec<PagePolls> {
 }
 
 impl Pair<'_> {
+    /// A number of the line, or one beyond. Of the numbers that were dealt, most are nobody's, and a server looks there now and then only.
+    fn any_number(&self, dice: &mut Random) -> u64 {
+        match self.rules.dump().drawn {
+            Drawn { draw: 0, .. } => dice.bits() % (self.next + 3),
+            Drawn { from, .. } => from + dice.bits() % 50,
+        }
+    }
+
     fn any_claim(&self, dice: &mut Random, waiting: &[u64]) -> Claim {
         let near = |dice: &mut Random, end: u64| if end == 0 { 0 } else { dice.bits() % end };
         let seq = match dice.below(10) {
-            0 => near(dice, self.next + 3),
+            0 => self.any_number(dice),
             1 => self.next.saturating_sub(near(dice, 20)),
             2..8 if !waiting.is_empty() => waiting[dice.below(waiting.len().min(40))],
             _ if !waiting.is_empty() => waiting[dice.below(waiting.len())],
-            _ => near(dice, self.next + 1),
+            _ => self.any_number(dice),
         };
         // One after, two after, and the one before.
         let other = [1, 2, u32::MAX][dice.below(3)];
@@ -284,13 +337,65 @@ impl Pair<'_> {
 
     fn put(&mut self, policy: Policy, kinds: &mut Kinds) {
         kinds.note("policies", 1);
-        kinds.note("openings", u64::from(u64::from(policy.opens_at.0) * 1_000 > self.now_ms));
-        let redis = now(self.redis.line(&self.zone).put(policy)).expect("puts");
+        kinds.note("openings", u64::from(u64::from(policy.opens_at.unix_s) * 1_000 > self.now_ms));
+        let redis = put(&self.redis, &self.zone, policy);
         self.rules.set_policy(policy, self.at());
         self.policy = policy;
         let rules = self.rules.beat(&[], self.at());
         self.compare_views(redis, rules);
         self.call += 1;
+    }
+
+    /// Lists who waits, lets some calls pass, and deals the line anew, by the draw of the policy or by another one.
+    fn draw(&mut self, dice: &mut Random, kinds: &mut Kinds) {
+        let frozen = self.census();
+        let list: Vec<(u64, Vec<u64>)> =
+            frozen.segments.iter().map(|segment| (segment.index, segment.live.clone())).collect();
+        let people: u32 = list.iter().flat_map(|(_, words)| words).map(|word| word.count_ones()).sum();
+        let mut positions: Vec<u32> = (0..people).collect();
+        for i in (1..positions.len()).rev() {
+            positions.swap(i, dice.below(i + 1));
+        }
+        let number = if dice.below(6) == 0 { 3 } else { self.policy.opens_at.draw.max(1) };
+        let lots = Lots::new(number, frozen.next, &list, &positions).expect("the list is right");
+        let later = u32::try_from(dice.below(4)).expect("few");
+        if later > 0 {
+            self.join(later, kinds);
+        }
+        self.now_ms += dice.below(9_000) as u64;
+        self.redis.hold_clock(self.now_ms);
+        if dice.below(2) == 0 {
+            self.beat(&[], 0, kinds);
+        }
+        // Sometimes of an old list, from which people have left.
+        let census = if dice.below(3) == 0 { frozen } else { self.census() };
+        let (deal, anyway) = (lots.deal(&census), dice.below(2) == 0);
+        let redis = now(self.redis.line(&self.zone).deal(deal.clone(), anyway)).expect("deals");
+        let was = self.rules.dump().drawn;
+        let rules = self.rules.deal(&deal, anyway, self.at());
+        self.same("a deal", &redis, &rules);
+        kinds.note("draws", 1);
+        let dump = self.rules.dump();
+        if dump.drawn == was {
+            kinds.note("deals refused", u64::from(rules != Dealt::Done));
+        } else {
+            kinds.note("deals", 1);
+            kinds.note("moved after a freeze", u64::from(later > 0));
+            (self.base, self.next) = (dump.base, dump.next);
+        }
+        self.call += 2;
+        self.beat(&[], 0, kinds);
+        self.compare_states(kinds);
+    }
+
+    fn census(&mut self) -> Census {
+        // A clock that is held is not the wall clock of Redis.
+        let without_wall = |census: Census| Census { unix_ms: 0, ..census };
+        let redis = without_wall(now(self.redis.line(&self.zone).census()).expect("lists"));
+        let rules = without_wall(self.rules.census(self.at()));
+        self.same("a census", &redis, &rules);
+        self.call += 1;
+        rules
     }
 
     fn join(&mut self, count: u32, kinds: &mut Kinds) {
@@ -375,7 +480,8 @@ impl Pair<'_> {
                 Departure::Waits => "left waiting",
                 Departure::Elsewhere => "left elsewhere",
                 Departure::Unknown => "left unknown",
-                Departure::NotYet => panic!("the rules lose no state"),
+                // Behind the line's end, while a draw is due.
+                Departure::NotYet => "left not yet",
             };
             kinds.note(kind, 1);
         }
@@ -390,12 +496,19 @@ impl Pair<'_> {
         let is_active = |dice: &mut Random, seq: u64| !seq.is_multiple_of(3) && dice.below(10) < share;
         let mut seen: Vec<u64> = self.inside.iter().copied().filter(|&seq| is_active(dice, seq)).collect();
         if self.next > 0 && dice.below(8) == 0 {
-            seen.push(dice.bits() % self.next);
+            seen.push(self.any_number(dice));
+        }
+        // Of such segments, a server reports that nobody was active, where the rules have nothing to do.
+        if seen.is_empty() && self.rules.dump().drawn.draw != 0 {
+            return;
         }
         let seen = marks(&seen);
         let redis = now(self.redis.line(&self.zone).visits(seen.clone())).expect("reports");
         let rules = self.rules.visits(&seen, self.at());
-        self.same("who left", &redis.pages, &rules);
+        // Between the numbers of a deal there are segments without tickets, of which each report has only a part.
+        if self.rules.dump().drawn.draw == 0 {
+            self.same("who left", &redis.pages, &rules);
+        }
         let inside = self.rules.dump().inside;
         let ended = inside.ended.saturating_sub(self.ended);
         kinds.note("idle visits", ended);
@@ -439,7 +552,10 @@ impl Pair<'_> {
             let of = |page: &Page| (page.live_before, page.present_before, page.live, page.present);
             view.pages.iter().map(of).collect()
         };
-        self.same("a view's pages", &pages(&redis), &pages(&rules));
+        self.same("the number of pages", &redis.pages.len(), &rules.pages.len());
+        for (page, (redis, rules)) in pages(&redis).iter().zip(&pages(&rules)).enumerate() {
+            self.same(&format!("page {page}"), redis, rules);
+        }
         for (page, (redis, rules)) in redis.pages.iter().zip(&rules.pages).enumerate() {
             self.same(&format!("page {page}'s bits"), &redis.gone, &rules.gone);
         }
@@ -452,6 +568,9 @@ impl Pair<'_> {
         let used = |mut dump: Dump| {
             dump.segments.retain(|segment| segment.live > 0);
             dump.entries.clear();
+            if dump.drawn.draw != 0 {
+                dump.inside.left.clear();
+            }
             dump
         };
         let (redis, rules) =
@@ -460,6 +579,8 @@ impl Pair<'_> {
         for (redis, rules) in redis.tickets.iter().zip(&rules.tickets) {
             self.same("a ticket", redis, rules);
         }
+        self.same("the people inside", &redis.inside, &rules.inside);
+        self.same("the draw", &redis.drawn, &rules.drawn);
         self.same("the state", &redis, &rules);
     }
 }

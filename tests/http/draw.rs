@@ -1,10 +1,16 @@
-//! `weir draw verify` over the running binary. What it verifies is tested in `crates/draw`.
+//! Draws of the running server, and `weir draw verify`. What it verifies is tested in `crates/draw`.
 
 use std::{fs, path::Path, process::Command};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::weir::binary;
+use crate::{
+    app::body,
+    client::Reply,
+    clock::eventually,
+    events::{in_s, patch},
+    weir::{Setup, Weir, binary},
+};
 
 /// The vectors of a draw: a record, and receipts.
 fn vector(name: &str) -> Value {
@@ -89,4 +95,112 @@ pub(crate) fn a_record_and_receipts_are_verified() {
     fs::write(dir.join("long"), vec![b' '; 4_000_001]).expect("written");
     let (exit, out, _) = verify(dir, &["long"]);
     assert!(exit == Some(1) && out.contains("at most 4000000 are read"), "{out}");
+}
+
+/// An event of zone Z whose order is drawn. Its pre-queue has begun, and it begins so many seconds from now.
+fn drawn(begins_s: i64) -> Value {
+    json!({
+        "id": "sale", "prequeue_from": in_s(-120).0, "begins": in_s(begins_s).0, "ends": in_s(600).0,
+        "order": "draw", "randomness": "stated: six dice, thrown on stage", "fallback": "wait",
+    })
+}
+
+/// The code of a problem, or the status of another reply.
+fn said(reply: &Reply) -> String {
+    if reply.status < 400 { reply.status.to_string() } else { reply.problem() }
+}
+
+fn state_value(weir: &Weir, body: &Value) -> String {
+    said(&weir.admin_ask("POST", "/admin/v1/zones/Z/draws/sale", &[], Some(&body.to_string())))
+}
+
+/// Everybody who waits at the start gets a position by lot, and people enter in that order. Whoever came later stands behind, and whoever
+/// left has no position. A kill of the server changes nothing, and anybody can verify the record and each receipt.
+pub(crate) fn the_order_of_a_pre_queue_is_drawn() {
+    let mut weir = Setup::zone(150, "").start();
+    let (status, changed) = patch(&weir, &json!({ "events": [drawn(5)] }));
+    assert_eq!(status, 200, "{changed}");
+    let join = |weir: &Weir| weir.post("/traffic/wait", &body("Z", None)).json();
+    let token = |answer: &Value| answer["token"].as_str().expect("a token").to_owned();
+    let first = eventually("places are taken", || {
+        Some(join(&weir)).filter(|answer| answer["waiting"]["opensInMs"].is_u64())
+    });
+    let mut tokens: Vec<String> = (0..30).map(|_| token(&join(&weir))).collect();
+    tokens.push(token(&first));
+    assert_eq!(first["waiting"]["reason"], "draw");
+    assert_eq!(first["waiting"]["etaSeconds"], Value::Null, "nobody has a rank before the draw");
+    let left = tokens.swap_remove(7);
+    assert_eq!(weir.post("/traffic/leave", &body("Z", Some(&left))).status, 204);
+
+    assert_eq!(said(&weir.get("/draws/Z/other")), "no_draw");
+    assert_eq!(said(&weir.get("/draws/Z/sale/record")), "no_draw");
+    let receipt = |weir: &Weir, token: &str| weir.post("/draws/Z/sale/receipt", &body("Z", Some(token)));
+    assert_eq!(said(&receipt(&weir, &tokens[0])), "no_draw");
+    assert_eq!(state_value(&weir, &json!({ "value": "6" })), "no_draw", "nothing is frozen yet");
+    let frozen = eventually("the list is frozen", || {
+        Some(weir.get("/draws/Z/sale").json()).filter(|draw| draw["stage"] == "frozen")
+    });
+    let checkpoint = frozen["checkpoint"].as_str().expect("a checkpoint");
+    assert!(
+        checkpoint.starts_with("weir/sale/Z\n31\n") && checkpoint.contains("\nin-line 30\n"),
+        "{checkpoint}"
+    );
+    let late: Vec<String> = (0..3).map(|_| token(&join(&weir))).collect();
+    assert_eq!(state_value(&weir, &json!({ "value": "two\nlines" })), "out_of_range");
+    assert_eq!(state_value(&weir, &json!({ "missing": true })), "draw_decided", "the fallback is to wait");
+    assert_eq!(state_value(&weir, &json!({ "value": "3 1 6" })), "200");
+    assert_eq!(state_value(&weir, &json!({ "value": "6 6 6" })), "draw_decided", "there is one draw");
+    eventually("the order is drawn", || {
+        Some(weir.get("/draws/Z/sale/record")).filter(|reply| reply.status == 200)
+    });
+    weir.kill_and_restart();
+
+    // The entries in their order, by the number of the person: those of the pre-queue come first.
+    let mut people: Vec<(usize, String)> = tokens.iter().chain(&late).cloned().enumerate().collect();
+    let mut entered = Vec::new();
+    eventually("everybody has entered", || {
+        people.retain_mut(|(person, token)| {
+            let answer = weir.post("/traffic/entry", &body("Z", Some(token))).json();
+            if answer["canEnter"] == true {
+                entered.push(*person);
+                return false;
+            }
+            answer["token"].as_str().expect("a token").clone_into(token);
+            true
+        });
+        people.is_empty().then_some(())
+    });
+    let record = eventually("the record is there again", || {
+        Some(weir.get("/draws/Z/sale/record")).filter(|reply| reply.status == 200)
+    });
+    let receipts: Vec<Value> = tokens.iter().map(|token| receipt(&weir, token).json()).collect();
+    let position = |person: usize| receipts[person]["position"].as_u64().expect("a position");
+    // 15 in a sub-window.
+    let (in_first, in_second) = entered.split_at(15);
+    let mut positions: Vec<u64> = in_first.iter().map(|&person| position(person)).collect();
+    positions.sort_unstable();
+    assert_eq!(positions, (1..=15).collect::<Vec<_>>(), "those who drew the first positions enter first");
+    let mut rest: Vec<u64> = in_second[..15].iter().map(|&person| position(person)).collect();
+    rest.sort_unstable();
+    assert_eq!(rest, (16..=30).collect::<Vec<_>>());
+    assert!(
+        in_second[15..].iter().all(|person| *person >= 30),
+        "whoever came later enters last: {entered:?}"
+    );
+    assert_eq!(said(&receipt(&weir, &late[0])), "no_draw", "whoever came later is not on the list");
+    let of_left = receipt(&weir, &left).json();
+    assert_eq!((&of_left["inLine"], &of_left["position"]), (&false.into(), &Value::Null));
+
+    let dir = tempfile::tempdir().expect("a directory");
+    let write =
+        |name: &str, json: &Value| fs::write(dir.path().join(name), json.to_string()).expect("written");
+    write("record", &record.json());
+    write("left", &of_left);
+    receipts.iter().enumerate().for_each(|(person, receipt)| write(&format!("r{person}"), receipt));
+    let names: Vec<String> = (0..receipts.len()).map(|person| format!("r{person}")).collect();
+    let key = frozen["key"].as_str().expect("a key");
+    let mut args = vec!["record", "left", "--key", key];
+    args.extend(names.iter().map(String::as_str));
+    let (exit, out, err) = verify(dir.path(), &args);
+    assert_eq!((exit, err.as_str()), (Some(0), ""), "{out}");
 }

@@ -12,13 +12,13 @@ use crate::{
 };
 
 /// An instant so many seconds from now, as operators write it, and in milliseconds.
-fn in_s(seconds: i64) -> (String, u64) {
+pub(crate) fn in_s(seconds: i64) -> (String, u64) {
     let second = i64::try_from(unix_ms() / 1_000).expect("fits") + seconds;
     let text = admission::instant_text(u32::try_from(second).expect("before 2106"));
     (text, u64::try_from(second).expect("after 1970") * 1_000)
 }
 
-fn patch(weir: &Weir, change: &Value) -> (u16, Value) {
+pub(crate) fn patch(weir: &Weir, change: &Value) -> (u16, Value) {
     let tag = weir.admin_ask("GET", "/admin/v1/zones/Z", &[], None).header("etag").expect("a tag").to_owned();
     let reply =
         weir.admin_ask("PATCH", "/admin/v1/zones/Z", &[("If-Match", &tag)], Some(&change.to_string()));
@@ -177,6 +177,8 @@ pub(crate) fn wrong_events_are_refused() {
         (with("ends", in_s(600).0.into()), 422, "out_of_range", "ends must be after begins"),
         (with("admit_per_minute", 0.into()), 422, "out_of_range", "admit_per_minute is 0"),
         (with("notice", json!({ "EN": "x" })), 400, "wrong_type", "`events.0.notice`"),
+        (with("order", "lot".into()), 400, "wrong_type", "\"lot\" is not one of arrival, draw"),
+        (with("randomness", "drand".into()), 400, "wrong_type", "only an event with order = draw has it"),
         (two(1_100), 422, "out_of_range", "has its pre-queue from"),
         (json!({ "policy": { "opens_at": "soon" } }), 400, "wrong_type", "`policy.opens_at`"),
         (json!({ "policy": { "opens_at": 5 } }), 400, "wrong_type", "`policy.opens_at` must be an instant"),

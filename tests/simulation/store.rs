@@ -41,7 +41,13 @@ impl Disk {
                 gone[ticket / 64] |= 1 << (ticket % 64);
             }
             let changes = Delta {
-                header: Header { epoch: 77, next: tickets, base_page, inside: None },
+                header: Header {
+                    epoch: 77,
+                    next: tickets,
+                    base_page,
+                    inside: None,
+                    drawn: Default::default(),
+                },
                 pages: vec![(base_page, Arc::new(gone))],
                 dropped: 0..0,
                 entered: Vec::new(),

@@ -82,8 +82,8 @@ impl Definition {
         let policy = self.schedule.phase(unix_s).policy(&self.policy);
         let over = self.schedule.events().iter().rev().find(|event| u64::from(event.ends.unix_s()) <= unix_s);
         match over {
-            Some(event) if policy.opens_at.0 == 0 => {
-                Policy { opens_at: event.begins.unix_s().into(), ..policy }
+            Some(event) if policy.opens_at.unix_s == 0 => {
+                Policy { opens_at: event.opens_s().into(), ..policy }
             }
             _ => policy,
         }

@@ -14,6 +14,7 @@ mod first_told;
 mod inside;
 mod instant;
 mod longest_period;
+mod lots;
 mod notice;
 mod page;
 mod policy;
@@ -36,13 +37,16 @@ pub use first_told::FirstTold;
 pub use inside::{DumpInside, DumpVisit, Unseen};
 pub use instant::{InstantFault, instant_text, parse_instant};
 pub use longest_period::LongestPeriod;
+pub use lots::{Lots, LotsFault};
 pub use notice::{Notice, NoticeFault};
 pub use page::{Page, Pages};
 pub use policy::{
     BLIND_MS, FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, FieldKind, FieldUsedBy, Mode, OnStoreFailure, Opening,
     Policy, PolicyFault, RULE_FIELDS, SECOND_FIELDS, TextFault, ZoneId, ZoneIdFault,
 };
-pub use schedule::{Event, Moment, NoEvent, Outside, Phase, Schedule, ScheduleFault};
+pub use schedule::{
+    DrawFallback, DrawTerms, Event, Moment, NoEvent, Outside, Phase, Randomness, Schedule, ScheduleFault,
+};
 pub use seal::{BadSeal, BypassSealer, KeyId, SEALED_LEN, SealKey, Sealer, Seals, VISIT_LEN, VisitSealer};
 pub use segment::{IDLE_AGE, PAGE_TICKETS, PAGE_WORDS, Words};
 pub use slots::SlotState;
@@ -51,8 +55,8 @@ pub use ticket::Ticket;
 pub use visit::{Visit, VisitState};
 pub use window::{MINUTE_MS, Upcoming, Window};
 pub use zone::{
-    Claim, Decided, Delta, Departure, Dump, DumpSegment, DumpTicket, Entry, Header, Image, Inconsistent,
-    Joined, Leaver, MOST_NUMBERS, Proof, Verdict, Zone,
+    Census, CensusSegment, Claim, Deal, Dealt, Decided, Delta, Departure, Drawn, Dump, DumpSegment,
+    DumpTicket, Entry, Header, Image, Inconsistent, Joined, Leaver, MOST_NUMBERS, Proof, Verdict, Zone,
 };
 
 /// An instant on the store's clock.

@@ -7,7 +7,7 @@ mod fields;
 
 use std::{fmt, sync::Arc};
 
-use crate::segment::IDLE_AGE;
+use crate::{Drawn, segment::IDLE_AGE};
 
 pub use fields::{
     FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, Kind as FieldKind, RULE_FIELDS, SECOND_FIELDS, TextFault,
@@ -149,13 +149,18 @@ pub struct Policy {
     pub opens_at: Opening,
 }
 
-/// When a zone opens: seconds since 1970-01-01 UTC by the store's wall clock; 0 if it is not closed until an instant.
+/// When a zone opens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Opening(pub u32);
+pub struct Opening {
+    /// Seconds since 1970-01-01 UTC by the store's wall clock; 0 if it is not closed until an instant.
+    pub unix_s: u32,
+    /// The draw that decides the order, which nobody enters before; 0 for none. See [`Drawn`](crate::Drawn). Only an event has one.
+    pub draw: u32,
+}
 
 impl From<u32> for Opening {
     fn from(unix_s: u32) -> Self {
-        Self(unix_s)
+        Self { unix_s, draw: 0 }
     }
 }
 
@@ -164,15 +169,15 @@ impl Opening {
     /// None without an opening.
     #[must_use]
     pub fn unix_ms(self, opens_ms: u64, now_ms: u64) -> Option<u64> {
-        let is_set = self.0 > 0 && opens_ms > 0;
-        is_set.then(|| (u64::from(self.0) * 1_000 + now_ms).saturating_sub(opens_ms))
+        let is_set = self.unix_s > 0 && opens_ms > 0;
+        is_set.then(|| (u64::from(self.unix_s) * 1_000 + now_ms).saturating_sub(opens_ms))
     }
 
     /// The instant in milliseconds on a clock that shows `now.ms` now; 0 for none. It is computed once, when the policy comes into
     /// force, so a wall clock that is set later neither opens a zone early nor keeps it closed.
     #[must_use]
     pub fn on_clock(self, now: crate::Now) -> u64 {
-        match self.0 {
+        match self.unix_s {
             0 => 0,
             unix_s => (u64::from(unix_s) * 1_000 + now.ms).saturating_sub(now.unix_ms).max(1),
         }
@@ -225,6 +230,19 @@ pub(crate) fn longest_near_period_ms(longest_period_ms: u32) -> u32 {
 }
 
 impl Policy {
+    /// The mode in force in a line that was dealt last by `drawn`. A zone whose policy names a draw is held until the line is dealt by it.
+    #[must_use]
+    pub fn mode_after(&self, drawn: Drawn) -> Mode {
+        match self.mode {
+            Mode::Auto
+                if self.opens_at.draw != 0 && self.opens_at.draw != drawn.draw && !draw_is_skipped() =>
+            {
+                Mode::Hold
+            }
+            mode => mode,
+        }
+    }
+
     /// The length of a sub-window, in milliseconds.
     #[must_use]
     pub fn sub_window_ms(&self) -> u64 {
@@ -337,6 +355,16 @@ impl Policy {
         let ms = near_ms + warning_ms(longest_period_ms) * 5 / 4;
         u64::from(self.front_len()).max(u64::from(self.admit_per_minute) * ms / 60_000)
     }
+}
+
+#[cfg(feature = "sabotage")]
+fn draw_is_skipped() -> bool {
+    crate::sabotage::on(crate::sabotage::Rule::Draw)
+}
+
+#[cfg(not(feature = "sabotage"))]
+const fn draw_is_skipped() -> bool {
+    false
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::{InstantFault, Mode, Notice, Policy, PolicyFault, ZoneId, parse_instant};
+use crate::{InstantFault, Mode, Notice, Opening, Policy, PolicyFault, ZoneId, parse_instant};
 
 /// An instant as an operator wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +67,69 @@ impl Outside {
     }
 }
 
+/// The randomness that decides a draw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Randomness {
+    /// A round of drand that comes after the freeze.
+    Drand,
+    /// A value that an operator states after the freeze. The text says where it comes from; see [`DrawTerms::SOURCE_MAX`].
+    Stated(Arc<str>),
+}
+
+/// What happens if the randomness does not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrawFallback {
+    /// Nobody enters until it comes.
+    Wait,
+    /// The order is that of arrival, once an operator says that it did not come.
+    Arrival,
+}
+
+impl DrawFallback {
+    /// All values with their names in configuration files.
+    pub const ALL: [(Self, &'static str); 2] = [(Self::Wait, "wait"), (Self::Arrival, "arrival")];
+
+    /// The value of this name.
+    #[must_use]
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == word).map(|(value, _)| *value)
+    }
+
+    /// The value's name in configuration files.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(value, _)| *value == self).map_or("", |(_, word)| word)
+    }
+}
+
+/// How the order of a pre-queue is drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DrawTerms {
+    /// What decides.
+    pub randomness: Randomness,
+    /// What happens without it.
+    pub fallback: DrawFallback,
+}
+
+impl DrawTerms {
+    /// How long after `begins` people enter, in seconds. The list is frozen when the event begins. In this time it is published, the
+    /// randomness comes, and everybody who keeps to the longest usual polling period learns the place.
+    pub const DRAW_S: u32 = 30;
+
+    /// The longest text that says where a stated value comes from, in bytes.
+    pub const SOURCE_MAX: usize = 1_024;
+
+    /// The source of a stated value: a text of one line, with neither a space at its ends nor control characters.
+    #[must_use]
+    pub fn source(text: &str) -> Option<Arc<str>> {
+        let is_right = (1..=Self::SOURCE_MAX).contains(&text.len())
+            && !text.starts_with(' ')
+            && !text.ends_with(' ')
+            && !text.contains(char::is_control);
+        is_right.then(|| text.into())
+    }
+}
+
 /// A sale, or whatever else begins at a set time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -86,6 +149,8 @@ pub struct Event {
     pub admit_per_minute: Option<u32>,
     /// How many people may be inside, where that differs from the zone's policy.
     pub max_active: Option<u32>,
+    /// How the order of the pre-queue is drawn; `None` for the order of arrival.
+    pub draw: Option<DrawTerms>,
     /// The text for people who wait; if it is empty, the zone's own counts.
     pub notice: Notice,
 }
@@ -111,7 +176,7 @@ pub enum ScheduleFault {
     )]
     ShortPrequeueInside(ZoneId, u32),
     /// The event ends before it begins.
-    #[error("event {0}: ends must be after begins")]
+    #[error("event {0}: ends must be after begins; with order = draw, more than {draw} s after it", draw = DrawTerms::DRAW_S)]
     EndsFirst(ZoneId),
     /// Two events overlap.
     #[error("event {1} has its pre-queue from {2} on, and event {0} ends only at {3}")]
@@ -173,7 +238,7 @@ impl Schedule {
             if has_limit && is_shorter(Self::LEAST_PREQUEUE_INSIDE_S) {
                 return Err(ScheduleFault::ShortPrequeueInside(id(), Self::LEAST_PREQUEUE_INSIDE_S));
             }
-            if event.begins.unix_s >= event.ends.unix_s {
+            if event.opens_s() >= event.ends.unix_s {
                 return Err(ScheduleFault::EndsFirst(id()));
             }
             event.policy(policy).check().map_err(|fault| ScheduleFault::Policy(id(), fault))?;
@@ -256,6 +321,9 @@ pub struct NoEvent;
 /// Separates the parts of an event's text. No notice has this character.
 const UNIT: char = '\u{1f}';
 
+/// The name of the part that says where a stated value comes from. It is no language.
+const STATED: &str = "#stated";
+
 impl Event {
     /// All of it in one text, for registers and tags.
     #[must_use]
@@ -269,7 +337,14 @@ impl Event {
             number(self.admit_per_minute),
             number(self.max_active)
         );
-        for (language, notice) in self.notice.iter() {
+        let stated = self.draw.as_ref().and_then(|draw| match &draw.randomness {
+            Randomness::Drand => None,
+            Randomness::Stated(source) => Some((STATED, &**source)),
+        });
+        if let Some(draw) = &self.draw {
+            text.extend([" draw ", draw.fallback.word()]);
+        }
+        for (language, notice) in stated.into_iter().chain(self.notice.iter()) {
             text.extend([UNIT.encode_utf8(&mut [0; 4]), language, UNIT.encode_utf8(&mut [0; 4]), notice]);
         }
         text
@@ -282,7 +357,9 @@ impl Event {
     pub fn parse(text: &str) -> Result<Self, NoEvent> {
         let mut parts = text.split(UNIT);
         let words: Vec<&str> = parts.next().unwrap_or_default().split(' ').collect();
-        let &[id, prequeue_from, begins, ends, before, after, per_minute, max_active] = &words[..] else {
+        let &[id, prequeue_from, begins, ends, before, after, per_minute, max_active, ref order @ ..] =
+            &words[..]
+        else {
             return Err(NoEvent);
         };
         let moment = |text| Moment::parse(text).map_err(|_| NoEvent);
@@ -291,9 +368,22 @@ impl Event {
             number => number.parse().map(Some).map_err(|_| NoEvent),
         };
         let mut notice = Vec::new();
+        let mut randomness = Randomness::Drand;
         while let Some(language) = parts.next() {
-            notice.push((language, parts.next().ok_or(NoEvent)?));
+            let text = parts.next().ok_or(NoEvent)?;
+            if language == STATED {
+                randomness = Randomness::Stated(DrawTerms::source(text).ok_or(NoEvent)?);
+            } else {
+                notice.push((language, text));
+            }
         }
+        let draw = match order {
+            [] if randomness == Randomness::Drand => None,
+            ["draw", fallback] => {
+                Some(DrawTerms { randomness, fallback: DrawFallback::named(fallback).ok_or(NoEvent)? })
+            }
+            _ => return Err(NoEvent),
+        };
         Ok(Self {
             id: ZoneId::parse(id).map_err(|_| NoEvent)?,
             prequeue_from: moment(prequeue_from)?,
@@ -303,8 +393,39 @@ impl Event {
             after: Outside::named(after).ok_or(NoEvent)?,
             admit_per_minute: number(per_minute)?,
             max_active: number(max_active)?,
+            draw,
             notice: Notice::new(notice).map_err(|_| NoEvent)?,
         })
+    }
+
+    /// Who enters first, in words.
+    fn order_text(&self) -> String {
+        match &self.draw {
+            None => "arrival".to_owned(),
+            Some(DrawTerms { randomness, fallback }) => {
+                let by = match randomness {
+                    Randomness::Drand => "drand".to_owned(),
+                    Randomness::Stated(source) => format!("{source:?}"),
+                };
+                format!("draw by {by}, or else {}", fallback.word())
+            }
+        }
+    }
+
+    /// When people enter, in seconds since 1970: when it begins, or after the draw.
+    #[must_use]
+    pub fn opens_s(&self) -> u32 {
+        self.begins.unix_s.saturating_add(if self.draw.is_some() { DrawTerms::DRAW_S } else { 0 })
+    }
+
+    /// The number of its draw in its zone, which is not 0: the FNV-1a hash of its id in 32 bits. 0 without a draw.
+    #[must_use]
+    pub fn draw_number(&self) -> u32 {
+        let hash = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        match self.draw {
+            None => 0,
+            Some(_) => self.id.as_str().as_bytes().iter().fold(0x811c_9dc5, hash).max(1),
+        }
     }
 
     /// Where it differs from `new`, as in `begins A -> B`.
@@ -320,6 +441,7 @@ impl Event {
                 ("after", of.after.word().to_owned()),
                 ("admit_per_minute", number(of.admit_per_minute)),
                 ("max_active", number(of.max_active)),
+                ("order", of.order_text()),
                 ("notice", of.notice.sentence()),
             ]
         };
@@ -338,7 +460,7 @@ impl Event {
     #[must_use]
     pub fn policy(&self, usual: &Policy) -> Policy {
         Policy {
-            opens_at: usual.opens_at.max(self.begins.unix_s.into()),
+            opens_at: Opening { unix_s: usual.opens_at.unix_s.max(self.opens_s()), draw: self.draw_number() },
             admit_per_minute: self.admit_per_minute.unwrap_or(usual.admit_per_minute),
             max_active: self.max_active.unwrap_or(usual.max_active),
             ..*usual
@@ -383,8 +505,14 @@ pub(crate) mod tests {
             after: Outside::Usual,
             admit_per_minute: None,
             max_active: None,
+            draw: None,
             notice: Notice::default(),
         }
+    }
+
+    /// The same sale, by draw.
+    pub(crate) fn drawn(randomness: Randomness, fallback: DrawFallback) -> Event {
+        Event { draw: Some(DrawTerms { randomness, fallback }), ..sale() }
     }
 
     pub(crate) fn sale() -> Event {
@@ -454,9 +582,12 @@ pub(crate) mod tests {
 
     #[test]
     fn the_text_of_an_event_says_all_of_it() {
-        for event in
-            [sale(), event("a", "2026-12-01T08:00:00Z", "2026-12-01T09:00:00Z", "2026-12-01T10:00:00Z")]
-        {
+        for event in [
+            sale(),
+            event("a", "2026-12-01T08:00:00Z", "2026-12-01T09:00:00Z", "2026-12-01T10:00:00Z"),
+            drawn(Randomness::Drand, DrawFallback::Wait),
+            drawn(Randomness::Stated("six dice".into()), DrawFallback::Arrival),
+        ] {
             assert_eq!(Event::parse(&event.text()), Ok(event.clone()));
             for (cut, _) in event.text().char_indices() {
                 let read = Event::parse(&event.text()[..cut]);

@@ -17,6 +17,8 @@
 
 use std::sync::{Arc, LazyLock};
 
+use crate::CensusSegment;
+
 /// The tickets of a page.
 pub const PAGE_TICKETS: usize = 8_192;
 /// The words of a page's bitmap.
@@ -184,6 +186,48 @@ impl Segment {
         segment.hear_everybody();
         segment.free();
         Ok(segment)
+    }
+
+    /// A whole segment in which these people wait, as they were listed. Every one of them counts as just heard.
+    pub(crate) fn dealt(listed: &CensusSegment, clock: Clock) -> Self {
+        let mut segment = Self { issued: SEGMENT_TICKETS, dirty: [true; PAGES], ..Self::new(clock) };
+        let mut holders = Box::new(Holders::NONE);
+        for (word, (live, here)) in listed.live.iter().zip(&listed.here).enumerate().take(SEGMENT_WORDS) {
+            segment.set_gone(word, !live);
+            segment.live += live.count_ones();
+            holders.here[word] = here & live;
+            segment.present += (here & live).count_ones();
+        }
+        segment.holders = Some(holders);
+        segment.free();
+        segment
+    }
+
+    /// The same people in a whole segment, without those below a ticket.
+    pub(crate) fn behind(&self, ticket: usize, clock: Clock) -> Self {
+        let (mut live, mut here) = self.bits();
+        for word in 0..SEGMENT_WORDS {
+            let others = below(ticket, word);
+            live[word] &= !others;
+            here[word] &= !others;
+        }
+        let mut moved = Self::dealt(&CensusSegment { index: 0, live, here }, clock);
+        if let (Some(from), Some(to)) = (&self.holders, &mut moved.holders) {
+            to.ages = from.ages.clone();
+            for word in 0..SEGMENT_WORDS {
+                let gone = moved.gone[word / PAGE_WORDS][word % PAGE_WORDS];
+                to.ages.reset(word, gone);
+            }
+        }
+        moved
+    }
+
+    /// Who waits, and who of them is present.
+    pub(crate) fn bits(&self) -> (Vec<u64>, Vec<u64>) {
+        let live = (0..SEGMENT_WORDS).map(|word| self.live_in(word)).collect();
+        let here =
+            self.holders.as_ref().map_or_else(|| vec![0; SEGMENT_WORDS], |holders| holders.here.to_vec());
+        (live, here)
     }
 
     /// Frees the bitmaps if nobody waits in the segment, and nobody ever will again.

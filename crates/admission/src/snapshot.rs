@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Estimate, PAGE_TICKETS, Page, Policy, Window, Words};
+use crate::{Drawn, Estimate, Mode, PAGE_TICKETS, Page, Policy, Window, Words};
 
 /// One bit per ticket of a page: its holder polled since the last report.
 #[derive(Clone, Debug)]
@@ -77,9 +77,23 @@ pub struct Snapshot {
     pub occupancy: Option<Occupancy>,
     /// The entries of the last minute.
     pub window: Arc<Window>,
+    /// By which draw the line was dealt last.
+    pub drawn: Drawn,
 }
 
 impl Snapshot {
+    /// The mode in force: a zone whose policy names a draw is held until the line is dealt by it.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.policy.mode_after(self.drawn)
+    }
+
+    /// Whether a draw is to decide the order, and has not yet.
+    #[must_use]
+    pub fn is_undrawn(&self) -> bool {
+        self.mode() != self.policy.mode
+    }
+
     /// The live and the present tickets ahead of a ticket; `None` if it is gone. A ticket newer than the snapshot stands behind all
     /// tickets of the snapshot.
     #[must_use]

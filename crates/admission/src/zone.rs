@@ -1,7 +1,7 @@
 //! A zone's line: the state machine that a store runs.
 //!
-//! There are four transitions, each atomic. [`Zone::join`] issues tickets, [`Zone::enter`] decides claims, [`Zone::leave`] gives up
-//! places and ends visits, and [`Zone::beat`] takes in polls and does what is due. Invariants, for any calls at any time:
+//! There are five transitions, each atomic. [`Zone::join`] issues tickets, [`Zone::enter`] decides claims, [`Zone::leave`] gives up
+//! places and ends visits, [`Zone::beat`] takes in polls and does what is due, and [`Zone::deal`] gives numbers by lot. Invariants, for any calls at any time:
 //!
 //! - Nobody enters without a slot: the window is checked and recorded under the same `now`.
 //! - A claim is granted only if every present ticket ahead has a free slot too. A newcomer enters at once only if no
@@ -19,6 +19,7 @@
 //! The rules use integers only, and only a beat goes over the whole line. A store that runs them in another language is
 //! compared with [`Zone::dump`], call by call.
 
+mod draw;
 mod dump;
 mod durable;
 mod invariants;
@@ -41,6 +42,7 @@ use crate::{
     segment::{Clock, HEARD, PAGES, SEGMENT_TICKETS, Segment, split},
 };
 
+pub use draw::{Census, CensusSegment, Deal, Dealt, Drawn};
 pub use dump::{Dump, DumpSegment, DumpTicket};
 pub use durable::{Delta, Header, Image, Inconsistent};
 pub use leave::{Departure, Leaver, Proof};
@@ -112,6 +114,8 @@ pub struct Decided {
     pub verdicts: Vec<Verdict>,
     /// The slots after the call.
     pub slots: SlotState,
+    /// By which draw the line was dealt last.
+    pub drawn: Drawn,
 }
 
 /// When a holder of the front is overdue, and after how long the holder was asked to come (0 if a beat made the
@@ -169,6 +173,7 @@ pub struct Zone {
     expiries: BinaryHeap<Reverse<(u64, u64)>>,
     tally: Tally,
     inside: Inside,
+    drawn: Drawn,
     unsaved: durable::Unsaved,
 }
 
@@ -205,6 +210,7 @@ impl Zone {
             expiries: BinaryHeap::new(),
             tally: Tally::default(),
             inside: Inside::default(),
+            drawn: Drawn::default(),
             unsaved: durable::Unsaved::new(base * PAGES as u64),
         }
     }
@@ -465,12 +471,13 @@ impl Zone {
             tally: self.tally(),
             occupancy: self.occupancy(),
             window: Arc::clone(&self.window),
+            drawn: self.drawn,
         }
     }
 
     /// The first ticket behind the front. The front consists of the first present tickets whose slots become free soon.
     fn front_end(&self) -> u64 {
-        match self.policy.mode {
+        match self.mode() {
             Mode::Auto => {}
             Mode::Open => return self.next,
             Mode::Hold | Mode::Closed => return self.base * SEGMENT_TICKETS as u64,

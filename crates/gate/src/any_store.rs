@@ -4,7 +4,10 @@
 
 use std::sync::Arc;
 
-use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Snapshot, ZoneId};
+use admission::{
+    Census, Claim, Deal, Dealt, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Snapshot,
+    ZoneId,
+};
 use store::{
     Defined, Embedded, EmbeddedLine, Expected, Kept, Left, Line, RoutesDefined, Store, StoreError,
     redis::Redis,
@@ -106,6 +109,18 @@ impl Line for AnyLine {
 
     async fn exchange_learned(&self, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         chosen!(self.exchange_learned(new))
+    }
+
+    async fn census(&self) -> Result<Census> {
+        chosen!(self.census())
+    }
+
+    async fn deal(&self, deal: Deal, anyway: bool) -> Result<Dealt> {
+        chosen!(self.deal(deal, anyway))
+    }
+
+    async fn keep_draw(&self, draw: u32, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        chosen!(self.keep_draw(draw, new))
     }
 
     async fn retire(&self) -> Result<()> {

@@ -61,6 +61,12 @@ impl<L: Line> Holder<L> {
         self.room.note(&self.ticket);
     }
 
+    /// The number of the ticket, as the token has it.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.ticket.seq
+    }
+
     /// Asks whether the holder may enter now.
     ///
     /// # Errors
@@ -86,7 +92,7 @@ impl<L: Line> Holder<L> {
     /// # Errors
     /// See [`Refusal`].
     pub async fn leave(&self, address: u64) -> Result<Departure, Refusal> {
-        let Ticket { epoch, seq, .. } = self.ticket;
+        let Ticket { epoch, seq, .. } = self.room.ticket_to_leave(self.ticket)?;
         let leaver = Leaver { claim: Claim { epoch, seq }, proof: Proof::Token, address };
         self.room.leave(leaver).await.inspect_err(|refusal| self.room.note_refused(*refusal))
     }

@@ -16,7 +16,10 @@ use std::{
     time::Duration,
 };
 
-use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Snapshot, ZoneId};
+use admission::{
+    Census, Claim, Deal, Dealt, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Snapshot,
+    ZoneId,
+};
 use cache::{Cache, LoadError, Settings};
 use store::{Defined, Expected, Kept, Left, Line, RoutesDefined, Store, StoreError};
 use tokio::{sync::SetOnce, time::timeout};
@@ -354,6 +357,18 @@ impl<S: Store> Line for CellLine<S> {
 
     async fn exchange_learned(&self, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         self.call(|line| line.exchange_learned(new)).await
+    }
+
+    async fn census(&self) -> Result<Census> {
+        self.call(Line::census).await
+    }
+
+    async fn deal(&self, deal: Deal, anyway: bool) -> Result<Dealt> {
+        self.call(|line| line.deal(deal, anyway)).await
+    }
+
+    async fn keep_draw(&self, draw: u32, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        self.call(|line| line.keep_draw(draw, new)).await
     }
 
     async fn retire(&self) -> Result<()> {

@@ -12,6 +12,7 @@
 //! see `room::fail_open`); a failing store only adds the mark `stale` to the answers of people who wait; a told wait
 //! only grows together with a [`Reason`](crate::Reason).
 
+mod draws;
 mod zones;
 
 use std::{
@@ -39,6 +40,7 @@ use crate::{
     room::{FollowerView, OperatorView, Room, RoomSealers, Shared, ZoneTotals},
     trouble::Trouble,
 };
+pub use draws::ZoneDraw;
 pub use zones::Listing;
 
 /// How long a store must have been away before zones whose policy says so open without it, unless another time is set. A

@@ -41,7 +41,7 @@ mod watcher;
 pub use any_store::{AnyLine, AnyStore};
 pub use caller::{Holder, Newcomer};
 pub use forecast::ZoneForecast;
-pub use gate::{Gate, Listing};
+pub use gate::{Gate, Listing, ZoneDraw};
 pub use refresh::Refresh;
 pub use reply::{Eta, PassClaims, Reason, Refusal, Reply, Token};
 pub use room::{FollowerView, OperatorView, Standing, WaitStatus, ZoneTotals};

@@ -36,6 +36,8 @@ pub struct Eta {
 pub enum Reason {
     /// The zone admits nobody at present, and no end is known.
     Held,
+    /// The order is still to be drawn. Nobody has a rank yet, and the rank that is told says how many people take part.
+    Draw,
     /// The wait is longer, because an operator lets fewer people in, or did for a while.
     Slowed,
     /// The wait is longer, because the store did not answer for a while.
@@ -52,6 +54,7 @@ impl Reason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Held => "held",
+            Self::Draw => "draw",
             Self::Slowed => "slowed",
             Self::Interrupted => "interrupted",
             Self::Returned => "returned",

@@ -14,6 +14,7 @@
 //! | `line_end` | whether the line takes another person |
 //! | `gone` | tickets that the store recently answered to be gone |
 //! | `leavers` | holders who leave, and whose visit an entry is |
+//! | `draw` | which number a ticket has after a draw |
 //! | `published` | which entries were published already |
 //! | `report` | events on the bus |
 //! | `visitors` | who is active inside, and who left |
@@ -26,6 +27,7 @@ mod availability;
 mod calls;
 mod causes;
 mod current_view;
+mod draw;
 mod fail_open;
 mod follower_view;
 mod gone;
@@ -46,7 +48,8 @@ use std::sync::{
 };
 
 use admission::{
-    BadSeal, Definition, Mode, Notice, Policy, Sealer, Seals, Ticket, VISIT_LEN, Visit, VisitSealer, ZoneId,
+    BadSeal, Definition, Lots, Mode, Notice, Policy, Sealer, Seals, Ticket, VISIT_LEN, Visit, VisitSealer,
+    ZoneId,
 };
 use arc_swap::ArcSwap;
 use events::{Bus, LimitedCall, NoticeChanged, StoreCall};
@@ -139,6 +142,8 @@ pub(crate) struct Room<L> {
     current: ArcSwap<CurrentView>,
     /// Makes the views, and the waits that people are told.
     forecast: ZoneForecast,
+    /// What the draws of the zone gave to whom, in the order of their numbers.
+    lots: ArcSwap<Vec<Arc<Lots>>>,
     /// Held from asking the store for a view until that view is in use, so that an older view never replaces a newer
     /// one.
     replacing: AsyncMutex<()>,
@@ -253,6 +258,7 @@ impl<L: Line> Room<L> {
                 taken_at: now,
             }),
             forecast,
+            lots: ArcSwap::default(),
             defined: ArcSwap::from_pointee(Defined::by(definition, store::unix_ms() / 1_000)),
             keeper,
             open: AtomicBool::new(open),
@@ -343,6 +349,11 @@ impl<L: Line> Room<L> {
         }
     }
 
+    /// The zone's own clock now, in milliseconds since 1970; `None` before the store has told it.
+    pub(crate) fn unix_ms_now(&self) -> Option<u64> {
+        self.current.load().unix_ms_at(Instant::now())
+    }
+
     /// Whether the zone has events.
     pub(crate) fn has_schedule(&self) -> bool {
         !self.defined.load().definition.schedule.is_empty()
@@ -359,7 +370,7 @@ impl<L: Line> Room<L> {
     /// When to ask again for a place in a closed zone, in seconds. If people take places for an event soon, early enough to ask once more
     /// before: whoever waits for that should not come a minute after the others. Clients add up to a quarter to what they are told.
     pub(crate) fn ask_when_closed_s(&self) -> u32 {
-        let now_s = self.current.load().unix_ms_at(Instant::now()).unwrap_or_else(store::unix_ms) / 1_000;
+        let now_s = self.unix_ms_now().unwrap_or_else(store::unix_ms) / 1_000;
         let defined = self.defined.load();
         if defined.definition.policy_at(now_s).mode != Mode::Closed {
             // It is due to open, and comes into force in a moment.

@@ -32,6 +32,7 @@ use ipnet::IpNet;
 
 use crate::{
     access::AdminToken,
+    draws::DrawSettings,
     fanout::FanoutSettings,
     http::{cors::Origins, wait::WaitSettings},
     keys::SealSettings,
@@ -166,6 +167,8 @@ pub struct Config {
     pub seal: SealSettings,
     /// The audit log, if there is one.
     pub audit: Option<audit::Settings>,
+    /// How draws are signed, and where their randomness comes from.
+    pub draw: DrawSettings,
     /// The log filter.
     pub log: String,
     /// The zones of the file. At least one, unless the store keeps the zones.

@@ -29,6 +29,7 @@ pub mod change_log;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod draws;
 pub mod failure;
 pub mod fanout;
 pub mod http;

@@ -286,8 +286,18 @@ fn number_or_text(text: &str) -> Value {
 }
 
 /// The fields of an event, beside its notice.
-const OF_EVENT: [&str; 7] =
-    ["prequeue_from", "begins", "ends", "before", "after", "admit_per_minute", "max_active"];
+const OF_EVENT: [&str; 10] = [
+    "prequeue_from",
+    "begins",
+    "ends",
+    "before",
+    "after",
+    "admit_per_minute",
+    "max_active",
+    "order",
+    "randomness",
+    "fallback",
+];
 
 /// Changes one field of an event: `ID.FIELD`, or `ID.notice.LANGUAGE`. An empty text takes the field away; `ID` alone deletes the
 /// event.
@@ -399,6 +409,9 @@ mod tests {
             after: String::new(),
             admit_per_minute: Some(1),
             max_active: Some(1),
+            order: "draw".to_owned(),
+            randomness: Some("drand".to_owned()),
+            fallback: Some("wait".to_owned()),
             notice: [("en".to_owned(), "a".to_owned())].into(),
         };
         let written = serde_json::to_value(event).expect("texts and numbers are JSON");

@@ -17,7 +17,9 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use admission::{Claim, Decided, Departure, Joined, Leaver, Now, PagePolls, Policy, Snapshot, ZoneId};
+use admission::{
+    Census, Claim, Deal, Dealt, Decided, Departure, Joined, Leaver, Now, PagePolls, Policy, Snapshot, ZoneId,
+};
 use tokio::sync::oneshot;
 
 use crate::{Clock, DiskJournal, Engine, JournalError, Kept, Left, Line, MAX_BATCH, Store, StoreError};
@@ -159,6 +161,18 @@ impl Line for EmbeddedLine {
 
     async fn exchange_learned(&self, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         self.ask(move |engine, zone, now| engine.exchange_learned(zone, new, now)).await
+    }
+
+    async fn census(&self) -> Result<Census> {
+        self.ask(Engine::census).await
+    }
+
+    async fn deal(&self, deal: Deal, anyway: bool) -> Result<Dealt> {
+        self.ask(move |engine, zone, now| engine.deal(zone, &deal, anyway, now)).await
+    }
+
+    async fn keep_draw(&self, draw: u32, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        self.ask(move |engine, zone, now| engine.keep_draw(zone, draw, new, now)).await
     }
 }
 

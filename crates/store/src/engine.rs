@@ -10,10 +10,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use admission::{
-    Claim, Decided, Departure, Image, Joined, Leaver, Now, PagePolls, Policy, Snapshot, Zone, ZoneId,
+    Census, Claim, Deal, Dealt, Decided, Departure, Image, Joined, Leaver, Now, PagePolls, Policy, Snapshot,
+    Zone, ZoneId,
 };
 
-use crate::{Batch, Journal, JournalError, Left, Loaded, StoreError};
+use crate::{Batch, DrawKey, Journal, JournalError, Left, Loaded, StoreError};
 
 /// How long to wait before a failed journal is tried again, in milliseconds.
 pub const RELOAD_AFTER_MS: u64 = 250;
@@ -40,6 +41,10 @@ pub struct Engine<J> {
     learned: BTreeMap<ZoneId, Vec<u8>>,
     /// The zones of which that changed since the last commit.
     newly_learned: BTreeSet<ZoneId>,
+    /// The records of the zones' draws.
+    draws: BTreeMap<DrawKey, Vec<u8>>,
+    /// Those that changed since the last commit.
+    new_draws: BTreeSet<DrawKey>,
     /// How to load the zones again after the journal failed.
     puts: BTreeMap<ZoneId, Put>,
     /// The puts of the group that is not committed yet.
@@ -60,13 +65,15 @@ impl<J: Journal> Engine<J> {
     /// # Errors
     /// Those of [`Journal::load`].
     pub fn new(mut journal: J) -> Result<Self, JournalError> {
-        let Loaded { last_ms, images, learned } = journal.load()?;
+        let Loaded { last_ms, images, learned, draws } = journal.load()?;
         Ok(Self {
             journal,
             zones: BTreeMap::new(),
             inactive: images,
             learned,
             newly_learned: BTreeSet::new(),
+            draws,
+            new_draws: BTreeSet::new(),
             puts: BTreeMap::new(),
             new_puts: Vec::new(),
             touched: BTreeSet::new(),
@@ -197,6 +204,46 @@ impl<J: Journal> Engine<J> {
         Ok(self.learned.insert(id.clone(), new))
     }
 
+    /// See [`Line::census`](crate::Line::census).
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownZone`], [`StoreError::Away`].
+    pub fn census(&mut self, id: &ZoneId, now: Now) -> Result<Census, StoreError> {
+        let now = self.ready(now)?;
+        Ok(self.zone(id)?.census(now))
+    }
+
+    /// See [`Line::deal`](crate::Line::deal).
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownZone`], [`StoreError::Away`].
+    pub fn deal(&mut self, id: &ZoneId, deal: &Deal, anyway: bool, now: Now) -> Result<Dealt, StoreError> {
+        let now = self.ready(now)?;
+        Ok(self.zone(id)?.deal(deal, anyway, now))
+    }
+
+    /// See [`Line::keep_draw`](crate::Line::keep_draw).
+    ///
+    /// # Errors
+    /// [`StoreError::Away`].
+    pub fn keep_draw(
+        &mut self,
+        id: &ZoneId,
+        draw: u32,
+        new: Option<Vec<u8>>,
+        now: Now,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.ready(now)?;
+        let key = (id.clone(), draw);
+        let kept = self.draws.get(&key);
+        let is_later = |new: &Vec<u8>| kept.is_none_or(|kept| new.first() > kept.first());
+        if let Some(new) = new.filter(is_later) {
+            self.draws.insert(key.clone(), new);
+            self.new_draws.insert(key.clone());
+        }
+        Ok(self.draws.get(&key).cloned())
+    }
+
     /// Makes all changes since the last commit durable. If nothing changed, the journal is not called.
     ///
     /// # Errors
@@ -215,8 +262,10 @@ impl<J: Journal> Engine<J> {
         let of_zone = |id: ZoneId| self.learned.get(&id).map(|learned| (id, learned.clone()));
         let learned: Vec<_> =
             std::mem::take(&mut self.newly_learned).into_iter().filter_map(of_zone).collect();
-        if (!zones.is_empty() || !learned.is_empty())
-            && let Err(error) = self.journal.commit(&Batch { at_ms: now.ms, zones, learned })
+        let of_draw = |key: DrawKey| self.draws.get(&key).map(|record| (key, record.clone()));
+        let draws: Vec<_> = std::mem::take(&mut self.new_draws).into_iter().filter_map(of_draw).collect();
+        if (!zones.is_empty() || !learned.is_empty() || !draws.is_empty())
+            && let Err(error) = self.journal.commit(&Batch { at_ms: now.ms, zones, learned, draws })
         {
             return Err(self.abandon(error.to_string()));
         }
@@ -232,6 +281,7 @@ impl<J: Journal> Engine<J> {
         self.new_puts.clear();
         self.touched.clear();
         self.newly_learned.clear();
+        self.new_draws.clear();
         self.away = Some(why.clone());
         StoreError::Away(why)
     }
@@ -269,6 +319,7 @@ impl<J: Journal> Engine<J> {
         }
         self.inactive = loaded.images;
         self.learned = loaded.learned;
+        self.draws = loaded.draws;
         Ok(())
     }
 

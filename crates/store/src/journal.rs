@@ -14,6 +14,9 @@ use admission::{Delta, Image, ZoneId};
 
 pub use self::{disk::DiskJournal, memory::MemoryJournal};
 
+/// A draw of a zone.
+pub type DrawKey = (ZoneId, u32);
+
 /// The changes of one group of calls.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
@@ -24,6 +27,8 @@ pub struct Batch {
     pub zones: Vec<(ZoneId, Delta)>,
     /// What servers learnt about the people of some zones. It replaces what was kept before.
     pub learned: Vec<(ZoneId, Vec<u8>)>,
+    /// The records of some draws. They replace what was kept before.
+    pub draws: Vec<(DrawKey, Vec<u8>)>,
 }
 
 /// What a journal holds.
@@ -35,6 +40,8 @@ pub struct Loaded {
     pub images: BTreeMap<ZoneId, Image>,
     /// What servers learnt about their people.
     pub learned: BTreeMap<ZoneId, Vec<u8>>,
+    /// The records of their draws.
+    pub draws: BTreeMap<DrawKey, Vec<u8>>,
 }
 
 /// Stores zones. Called by one thread; calls may block.

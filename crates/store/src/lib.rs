@@ -34,5 +34,5 @@ pub const MAX_BATCH: usize = 1_024;
 pub use clock::{Clock, unix_ms};
 pub use embedded::{Embedded, EmbeddedLine};
 pub use engine::{Engine, RELOAD_AFTER_MS};
-pub use journal::{Batch, DiskJournal, Journal, JournalError, Loaded, MemoryJournal};
+pub use journal::{Batch, DiskJournal, DrawKey, Journal, JournalError, Loaded, MemoryJournal};
 pub use port::{Defined, Expected, Kept, Left, Line, RoutesDefined, Store, StoreError};

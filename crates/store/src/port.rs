@@ -11,7 +11,8 @@
 use std::{future::Future, sync::Arc};
 
 use admission::{
-    Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Snapshot, Words, ZoneId,
+    Census, Claim, Deal, Dealt, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Snapshot,
+    Words, ZoneId,
 };
 
 /// Why a store did not answer. The call may or may not have happened.
@@ -208,6 +209,27 @@ pub trait Line: Send + Sync + 'static {
         std::future::ready(Ok(None))
     }
 
+    /// Lists who waits.
+    fn census(&self) -> impl Future<Output = Result<Census, StoreError>> + Send {
+        std::future::ready(Err(holds_no_draws()))
+    }
+
+    /// Deals the line anew by the draw that the policy names. With `anyway`, also if people left since the census: their places end when
+    /// they have been silent for the idle time. Repeating it changes nothing.
+    fn deal(&self, _deal: Deal, _anyway: bool) -> impl Future<Output = Result<Dealt, StoreError>> + Send {
+        std::future::ready(Err(holds_no_draws()))
+    }
+
+    /// Keeps the record of draw `draw` of this zone, and returns what is kept. A record begins with its stage, one digit: a later stage
+    /// replaces an earlier one, and of two of one stage the first one stays. `None` only reads.
+    fn keep_draw(
+        &self,
+        _draw: u32,
+        _new: Option<Vec<u8>>,
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, StoreError>> + Send {
+        std::future::ready(Err(holds_no_draws()))
+    }
+
     /// This server has reported everything that it heard in the zone, and stops. Nobody is spared any more because of what it might
     /// have heard. If it calls again, it counts as running again.
     fn retire(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
@@ -222,6 +244,10 @@ pub struct Left {
     pub pages: Vec<(u64, Arc<Words>)>,
     /// The line's earlier epochs, each with the number that its tickets are below.
     pub epochs: Vec<(u32, u64)>,
+}
+
+fn holds_no_draws() -> StoreError {
+    StoreError::Away("this store holds no draws".to_owned())
 }
 
 fn keeps_no_zones() -> StoreError {

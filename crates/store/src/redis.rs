@@ -2,7 +2,7 @@
 //!
 //! A zone lives in one slot, under its hash tag; Redis spreads the zones over a cluster. Each decision is one script call
 //! (a beat of a very long line takes several).
-//! - `call` makes a call and parses its reply; `decide`, `leave`, `beat` and `visits` are the calls; `restore` rebuilds a lost state,
+//! - `call` makes a call and parses its reply; `decide`, `leave`, `beat`, `visits` and `draw` are the calls; `restore` rebuilds a lost state,
 //!   `mend` one that lacks a part.
 //! - `memory` is what this server remembers of a zone; `wire` converts bytes.
 //! - `learned` keeps what servers learnt about the people who wait.
@@ -14,6 +14,7 @@ mod beat;
 mod call;
 mod channel;
 mod decide;
+mod draw;
 mod learned;
 mod leave;
 mod losses;
@@ -38,7 +39,8 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Definition, Departure, Joined, Leaver, PAGE_TICKETS, PagePolls, Policy, Snapshot, ZoneId,
+    Census, Claim, Deal, Dealt, Decided, Definition, Departure, Joined, Leaver, PAGE_TICKETS, PagePolls,
+    Policy, Snapshot, ZoneId,
 };
 use bytes::Bytes;
 use tokio::sync::OnceCell;
@@ -366,6 +368,18 @@ impl<C: Client> Line for RedisLine<C> {
 
     async fn exchange_learned(&self, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         self.redis.exchange(&self.zone, new).await
+    }
+
+    async fn census(&self) -> Result<Census> {
+        self.redis.list_waiting(&self.zone).await
+    }
+
+    async fn deal(&self, deal: Deal, anyway: bool) -> Result<Dealt> {
+        self.redis.deal_line(&self.zone, &deal, anyway).await
+    }
+
+    async fn keep_draw(&self, draw: u32, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        self.redis.keep_draw(&self.zone, draw, new).await
     }
 
     async fn retire(&self) -> Result<()> {

@@ -2,11 +2,13 @@
 
 use store::redis::{client::Script, scripts};
 
-fn all() -> [&'static Script; 14] {
+fn all() -> [&'static Script; 17] {
     [
         &scripts::JOIN,
         &scripts::ENTER,
         &scripts::BEAT,
+        &scripts::CENSUS,
+        &scripts::DEAL,
         &scripts::VISITS,
         &scripts::LEAVE,
         &scripts::BIND,
@@ -17,6 +19,7 @@ fn all() -> [&'static Script; 14] {
         &scripts::ZONES,
         &scripts::DEFINE,
         &scripts::LEARNED,
+        &scripts::DRAW,
         &scripts::SERVERS,
     ]
     .map(|script| &**script)
@@ -24,20 +27,23 @@ fn all() -> [&'static Script; 14] {
 
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
-const PINNED: [(&str, &str); 14] = [
-    ("join", "4c051ec74d89bdc9b30e28c70b49a824ae2e2040"),
-    ("enter", "be8d0a4d34a91ce533b61b556387bdb4181305b8"),
-    ("beat", "f58c9f8c7fad1c89f8efe562a07eed00174da293"),
-    ("visits", "4f99318f57bffa906698b6162489bfb9e4a4b592"),
-    ("leave", "afade56183b0576ce1b95f0f7277b2033b8e65b7"),
+const PINNED: [(&str, &str); 17] = [
+    ("join", "2580e6e0785189585ffcff682bd145460fcf6e80"),
+    ("enter", "ba71550114e89ca5c895f9d8f185fc3df3dbe53b"),
+    ("beat", "daa7408cd430d381e9ed7e4b70df6ea285e55295"),
+    ("census", "33eb3902dc5d26c72fcdfac1f01f926ddf1b22ae"),
+    ("deal", "236747d2078fe0c6230e67951302572b94d1cf61"),
+    ("visits", "3f658ac55be0fe68419048fa28ca2beaa31edf0d"),
+    ("leave", "2d323cbeba19efcab17a2b7020984cdbf33c0b1c"),
     ("bind", "08bc5b084221138d275111256ab559dd565be158"),
-    ("retire", "8801761bed9f2a50cc969be38d48c72349518827"),
-    ("policy", "1c71afdcc07828b5393cec87eec427a59f3ca105"),
-    ("restore", "47ae8eb55a0a575738cbd1e6850ed21a80d5fb33"),
-    ("mend", "c106937a563861c982d2382b4196ff92d4a467fc"),
+    ("retire", "e317d75e2aadd4e1d3754f6e7f1de9558bd28047"),
+    ("policy", "135ef1e3a4e192f09d61bd4e32b44b67e2f9bd56"),
+    ("restore", "2498dd78a10026ec7ab3ff4d4a08032be60290de"),
+    ("mend", "316ee68a1015e20661897747afb357c1e451830e"),
     ("zones", "505acf1dd8613e6320b0cbede27ffdef98ae11b8"),
     ("define", "1ad4d1105e5324b4f2e49208ec60d4cb0bad16d5"),
     ("learned", "5356420f63b92d77a7fb0e87103999ee3dd191bc"),
+    ("draw", "7928eb684e7e5a26d0c0727a706ce11561b794c8"),
     ("servers", "9972a20b89a7ccccd71bea10ccc5f56a6b6bdd1d"),
 ];
 

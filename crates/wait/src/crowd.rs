@@ -74,6 +74,7 @@ struct GenerationEnd {
 #[derive(Clone, Copy, Debug)]
 struct Last {
     epoch: u32,
+    draw: u32,
     now_ms: u64,
     front_end: u64,
     absent: f64,
@@ -146,7 +147,9 @@ impl Crowd {
     pub(crate) fn observe(&mut self, snapshot: &Snapshot, wait_s: impl Fn(f64) -> f64) -> Vec<Slice> {
         let now_ms = snapshot.now_ms;
         let lags = Lags::of(snapshot);
-        if self.last.is_some_and(|last| last.epoch != snapshot.epoch) {
+        // A line that was dealt anew is another one, too.
+        let is_other = |last: Last| (last.epoch, last.draw) != (snapshot.epoch, snapshot.drawn.draw);
+        if self.last.is_some_and(is_other) {
             self.arrivals = Arrivals::default();
             self.pages.clear();
         }
@@ -157,7 +160,7 @@ impl Crowd {
                 // Absent tickets that are evicted are no surprise.
                 let evicted = number(snapshot.tally.evicted.saturating_sub(last.evicted));
                 let collapsed = last.absent > 20.0 && absent + evicted < last.absent / 2.0;
-                if last.epoch != snapshot.epoch || collapsed {
+                if is_other(last) || collapsed {
                     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "minutes")]
                     let settles_ms = now_ms + (lags.evicted_s * 1_000.0) as u64;
                     self.unsettled_until_ms = self.unsettled_until_ms.max(settles_ms);
@@ -176,7 +179,14 @@ impl Crowd {
             stretch.wait_s = wait_s(ahead);
         }
         let (front_end_now, evicted) = (snapshot.front_end, snapshot.tally.evicted);
-        self.last = Some(Last { epoch: snapshot.epoch, now_ms, front_end: front_end_now, absent, evicted });
+        self.last = Some(Last {
+            epoch: snapshot.epoch,
+            draw: snapshot.drawn.draw,
+            now_ms,
+            front_end: front_end_now,
+            absent,
+            evicted,
+        });
         self.pages = snapshot.pages.iter().map(|page| Arc::clone(&page.gone)).collect();
         self.first_page = snapshot.base / PAGE_TICKETS as u64;
         self.patience.fade(number(now_ms.saturating_sub(then_ms)) / 1_000.0);

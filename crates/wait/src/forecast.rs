@@ -49,6 +49,8 @@ pub struct Forecast {
     noted_ms: u64,
     walked_ms: u64,
     line_was_empty: bool,
+    /// Whether a draw is to decide the order, as of the last snapshot. Nobody has a rank before.
+    is_undrawn: bool,
     /// The last snapshot: its instant and its totals.
     last: Option<(u64, Tally)>,
 }
@@ -76,6 +78,7 @@ impl Forecast {
             noted_ms: 0,
             walked_ms: 0,
             line_was_empty: true,
+            is_undrawn: false,
             last: None,
         }
     }
@@ -141,6 +144,9 @@ impl Forecast {
                     self.walk(Vec::new(), now_ms);
                 }
             }
+            if self.is_undrawn {
+                continue;
+            }
             let outlook = || self.outlook.estimate(position.present_ahead, &self.plan, &self.policy, now_ms);
             position.estimate =
                 match position.slot_in_ms.map(|wait_ms| Estimate::at_the_front(wait_ms, &self.policy)) {
@@ -177,7 +183,7 @@ impl Forecast {
         if let Some(seq) = self.crowd.entered() {
             self.calibration.reach(number(seq), number(now_ms));
         }
-        if snapshot.policy.mode != Mode::Auto || slices.is_empty() {
+        if snapshot.mode() != Mode::Auto || slices.is_empty() {
             self.calibration.forget();
             return;
         }
@@ -220,7 +226,7 @@ impl Forecast {
         let (from_ms, now_ms) = (self.ideal_ms, snapshot.now_ms);
         let mut taken = Vec::new();
         let mut line = self.ideal_line.min(room);
-        if self.policy.mode == Mode::Auto {
+        if self.policy.mode == Mode::Auto && !self.is_undrawn {
             for (at_ms, count) in self.ideal_window.upcoming(from_ms) {
                 if at_ms > now_ms || line == 0 {
                     break;
@@ -237,13 +243,18 @@ impl Forecast {
         }
         self.ideal_window.advance(now_ms);
         // Without a line, newcomers use slots that no snapshot reports. Start again from the real window.
-        if self.ideal_line == 0 || snapshot.tally.present == 0 || snapshot.policy != self.policy {
+        if self.ideal_line == 0
+            || snapshot.tally.present == 0
+            || snapshot.policy != self.policy
+            || snapshot.is_undrawn() != self.is_undrawn
+        {
             self.ideal_window = window.clone();
             self.comparable_ms = now_ms + MINUTE_MS;
         }
-        if snapshot.policy != self.policy {
+        if snapshot.policy != self.policy || snapshot.is_undrawn() != self.is_undrawn {
             self.calibration.forget();
         }
+        self.is_undrawn = snapshot.is_undrawn();
         self.policy = snapshot.policy;
         self.ideal_ms = now_ms;
         self.ideal_line = snapshot.tally.present;

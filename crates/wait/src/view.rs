@@ -106,7 +106,10 @@ impl View {
         Position {
             rank: 1 + ahead,
             present_ahead,
-            estimate: self.outlook.estimate(present_ahead, &self.plan, &self.policy, now_ms),
+            estimate: match self.is_undrawn() {
+                true => None,
+                false => self.outlook.estimate(present_ahead, &self.plan, &self.policy, now_ms),
+            },
             poll_in_ms,
             slot_in_ms: None,
         }

@@ -97,11 +97,11 @@ impl Value for u32 {
 
 impl Value for Opening {
     fn number(self) -> u32 {
-        self.0
+        self.unix_s
     }
 
     fn of(number: u32) -> Option<Self> {
-        Some(Self(number))
+        Some(number.into())
     }
 }
 

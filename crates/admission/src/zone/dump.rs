@@ -2,7 +2,7 @@
 //!
 //! Invariant: two zones with equal dumps give the same replies to the same later calls.
 
-use super::{Entry, Zone};
+use super::{Drawn, Entry, Zone};
 use crate::{DumpInside, LongestPeriod, Tally, segment::SEGMENT_TICKETS};
 
 /// Everything that a zone's replies depend on, sorted by ticket.
@@ -40,6 +40,8 @@ pub struct Dump {
     pub entries: Vec<(u64, Entry)>,
     /// The people inside.
     pub inside: DumpInside,
+    /// By which draw the line was dealt last.
+    pub drawn: Drawn,
 }
 
 /// One segment.
@@ -121,6 +123,7 @@ impl Zone {
             appointments,
             entries,
             inside: self.inside.dump(),
+            drawn: self.drawn,
         }
     }
 }

@@ -9,7 +9,7 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use super::{Entry, MOST_NUMBERS, Zone};
+use super::{Drawn, Entry, MOST_NUMBERS, Zone};
 use crate::{
     Now, PAGE_TICKETS, PAGE_WORDS, Policy, Window, Words,
     segment::{PAGES, SEGMENT_TICKETS, Segment},
@@ -26,6 +26,8 @@ pub struct Header {
     pub base_page: u64,
     /// How many people are inside; `None` where nobody counts, or where nobody knows it yet.
     pub inside: Option<u64>,
+    /// By which draw the line was dealt last.
+    pub drawn: Drawn,
 }
 
 /// The changes that must be durable before the replies are sent.
@@ -89,7 +91,7 @@ impl Zone {
         // Who they are is not kept: they show themselves.
         let counts = self.policy.max_active > 0;
         let inside = self.inside.known(self.now_ms).filter(|_| counts);
-        let header = Header { epoch: self.epoch, next: self.next, base_page, inside };
+        let header = Header { epoch: self.epoch, next: self.next, base_page, inside, drawn: self.drawn };
         let mut pages = Vec::new();
         for (segment, first_page) in self.segments.iter_mut().zip((base_page..).step_by(PAGES)) {
             for ((page, dirty), index) in segment.gone.iter().zip(&mut segment.dirty).zip(first_page..) {
@@ -196,6 +198,7 @@ impl Zone {
             Some(count) => zone.inside.expect(count, &policy, now.ms),
             None => zone.inside.begin(&policy, now.ms),
         }
+        zone.drawn = header.drawn;
         zone.unsaved.header = Some(header);
         Ok(zone)
     }

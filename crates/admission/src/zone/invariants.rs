@@ -78,7 +78,7 @@ impl Zone {
         if !is_checked() {
             return;
         }
-        if self.policy.mode == Mode::Auto {
+        if self.mode() == Mode::Auto {
             assert!(count <= self.window.free(strictly), "{count} enter, and fewer slots are free");
             assert!(u64::from(count) <= self.room(), "{count} enter, and fewer may be inside");
         } else {

@@ -45,7 +45,7 @@ pub enum Departure {
     Elsewhere,
     /// Refused: this line never gave out the ticket.
     Unknown,
-    /// The state was lost, and whether the ticket waits is not known yet.
+    /// The state was lost, or a draw is due, and whether the ticket waits is not known yet.
     NotYet,
 }
 
@@ -59,8 +59,11 @@ impl Zone {
     }
 
     fn leave_one(&mut self, leaver: &Leaver) -> Departure {
-        let Claim { epoch, seq } = leaver.claim;
-        if (epoch != self.epoch && !sabotaged(Broken::Epoch)) || seq >= self.next {
+        let Claim { seq, .. } = leaver.claim;
+        if self.may_be_dealt(seq) {
+            return Departure::NotYet;
+        }
+        if !(self.is_of_line(leaver.claim) || sabotaged(Broken::Epoch) && seq < self.next) {
             return Departure::Unknown;
         }
         if let Some((segment, ticket)) = self.find(seq) {
@@ -100,7 +103,7 @@ impl Zone {
     /// ticket has no entry that a claim would return.
     pub fn bind(&mut self, claim: Claim, address: u64, now: Now) -> u64 {
         self.advance(now.ms);
-        let is_in = claim.epoch == self.epoch
+        let is_in = self.is_of_line(claim)
             && self.entries.get(&claim.seq).is_some_and(|entry| self.is_remembered(entry));
         if !is_in {
             return 0;

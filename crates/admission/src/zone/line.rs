@@ -25,7 +25,7 @@ impl Zone {
         self.advance(now.ms);
         self.touch(self.segments.len() - 1);
         let first = self.next;
-        let free = match self.policy.mode {
+        let free = match self.mode() {
             Mode::Auto if self.present() > 0 && !sabotaged_newcomer() => 0,
             Mode::Auto => self.window.free(false).min(u32::try_from(self.room()).unwrap_or(u32::MAX)),
             Mode::Open => u32::MAX,
@@ -85,7 +85,7 @@ impl Zone {
     pub fn enter(&mut self, claims: &[Claim], now: Now) -> Decided {
         self.advance(now.ms);
         self.end_appointments();
-        let known = |claim: &&Claim| claim.epoch == self.epoch && claim.seq < self.next;
+        let known = |claim: &&Claim| self.is_of_line(**claim);
         let mut asked: Vec<u64> = claims.iter().filter(known).map(|claim| claim.seq).collect();
         asked.sort_unstable();
         asked.dedup();
@@ -119,22 +119,23 @@ impl Zone {
         decided.sort_unstable_by_key(|&(seq, _)| seq);
         self.check();
         let verdict = |claim: &Claim| match decided.binary_search_by_key(&claim.seq, |&(seq, _)| seq) {
-            Ok(i) if claim.epoch == self.epoch => decided[i].1,
+            Ok(i) if self.is_of_line(*claim) => decided[i].1,
+            _ if self.may_be_dealt(claim.seq) => Verdict::Waiting(self.not_yet()),
             _ => Verdict::Gone,
         };
         let verdicts = claims.iter().map(verdict).collect();
-        Decided { at_ms: self.now_ms, verdicts, slots: self.slots() }
+        Decided { at_ms: self.now_ms, verdicts, slots: self.slots(), drawn: self.drawn }
     }
 
     /// Admits those of `waiting` (ticket, segment, and number there; in the line's order) that have a slot beside one for
     /// every present ticket ahead. Returns the admitted tickets, and where the others stand afterwards.
     fn admit(&mut self, waiting: &[(u64, usize, usize)], entry: Entry) -> (Vec<u64>, Vec<Standing>) {
-        let free = match self.policy.mode {
+        let free = match self.mode() {
             Mode::Auto => u64::from(self.window.free(true)).min(self.room()),
             Mode::Open => u64::MAX,
             Mode::Hold | Mode::Closed => 0,
         };
-        let in_order = self.policy.mode == Mode::Auto && !sabotaged_order();
+        let in_order = self.mode() == Mode::Auto && !sabotaged_order();
         let (mut entered, mut standing) = (Vec::new(), Vec::new());
         let mut ahead = Ahead::new(&self.segments);
         for &(seq, segment, ticket) in waiting {
@@ -177,7 +178,7 @@ impl Zone {
         let next_in = room.saturating_add(NEXT_IN * u64::from(self.policy.max_active));
         let mut slots = Slots::new(self.window.upcoming(now_ms));
         let position = |&Standing { ahead, present_ahead, .. }: &Standing| {
-            let of_front = self.policy.mode == Mode::Auto && present_ahead < front_len;
+            let of_front = self.mode() == Mode::Auto && present_ahead < front_len;
             let has_room = of_front && present_ahead < room;
             let slot_in_ms = has_room.then(|| slots.at(present_ahead).saturating_sub(now_ms));
             let other_ms = match () {
@@ -197,7 +198,7 @@ impl Zone {
         for (&Standing { seq, .. }, position) in tickets.iter().zip(&positions) {
             // A ticket of the front keeps an appointment also while many present tickets are ahead: later beats make none.
             let is_near = position.present_ahead < front_len || self.is_in_front(seq);
-            if self.policy.mode == Mode::Auto && is_near {
+            if self.mode() == Mode::Auto && is_near {
                 self.appoint(seq, position.poll_in_ms.into(), position.poll_in_ms.into());
             } else {
                 self.appointments.remove(&seq);
@@ -210,7 +211,7 @@ impl Zone {
     /// periods for a claim, as they were told them. They replace earlier ones, because polls may have been answered from the view
     /// since those were made.
     pub(super) fn move_front(&mut self, front_end: u64) {
-        let is_auto = self.policy.mode == Mode::Auto;
+        let is_auto = self.mode() == Mode::Auto;
         for index in 0..self.segments.len() {
             let first = (self.base + index as u64) * SEGMENT_TICKETS as u64;
             let end = if is_auto { front_end.saturating_sub(first).min(SEGMENT_TICKETS as u64) } else { 0 };
@@ -230,7 +231,7 @@ impl Zone {
     pub(super) fn move_approach(&mut self, front_end: u64) -> u64 {
         let (mut end, mut near_end) = (front_end, 0);
         let longest_period_ms = self.longest_period_ms(&self.policy);
-        if self.policy.mode == Mode::Auto && self.policy.near_period_ms() < longest_period_ms {
+        if self.mode() == Mode::Auto && self.policy.near_period_ms() < longest_period_ms {
             end = front_end.max(self.behind_present(self.policy.approach_len(longest_period_ms)));
             near_end = self.mark_approach(end, warning_ms(longest_period_ms));
         } else {

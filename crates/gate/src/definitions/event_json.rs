@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use admission::{Event, InstantFault, Moment, Notice, NoticeFault, Outside, ZoneId};
+use admission::{
+    DrawFallback, DrawTerms, Event, InstantFault, Moment, Notice, NoticeFault, Outside, Randomness, ZoneId,
+};
 use serde::{Deserialize, Serialize};
 
 /// An event with its fields as operators write them.
@@ -31,6 +33,16 @@ pub struct EventJson {
     /// How many people may be inside, where that differs from the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_active: Option<u32>,
+    /// Who enters first: whoever came first (`arrival`), or by lot (`draw`). Then the list is frozen when the event begins, and people
+    /// enter 30 s later.
+    #[serde(default = "arrival", skip_serializing_if = "is_arrival")]
+    pub order: String,
+    /// What decides a draw: `drand`, or `stated: ` and where the value comes from that an operator will state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub randomness: Option<String>,
+    /// What happens if it does not come: nobody enters until it does (`wait`), or the order is that of arrival (`arrival`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
     /// The text for people who wait, by language; without one, the zone's own counts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub notice: BTreeMap<String, String>,
@@ -39,6 +51,19 @@ pub struct EventJson {
 fn usual() -> String {
     Outside::Usual.word().to_owned()
 }
+
+fn arrival() -> String {
+    ARRIVAL.to_owned()
+}
+
+fn is_arrival(order: &str) -> bool {
+    order == ARRIVAL
+}
+
+const ARRIVAL: &str = "arrival";
+const DRAW: &str = "draw";
+const DRAND: &str = "drand";
+const STATED: &str = "stated: ";
 
 /// A field of an event says nothing that it may say.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +86,12 @@ impl From<&Event> for EventJson {
             after: event.after.word().to_owned(),
             admit_per_minute: event.admit_per_minute,
             max_active: event.max_active,
+            order: if event.draw.is_some() { DRAW } else { ARRIVAL }.to_owned(),
+            randomness: event.draw.as_ref().map(|draw| match &draw.randomness {
+                Randomness::Drand => DRAND.to_owned(),
+                Randomness::Stated(source) => format!("{STATED}{source}"),
+            }),
+            fallback: event.draw.as_ref().map(|draw| draw.fallback.word().to_owned()),
             notice: event
                 .notice
                 .iter()
@@ -71,6 +102,40 @@ impl From<&Event> for EventJson {
 }
 
 impl EventJson {
+    /// How the order is drawn.
+    fn draw(&self) -> Result<Option<DrawTerms>, EventFault> {
+        let fault = |field, what| Err(EventFault { field, what });
+        match &*self.order {
+            ARRIVAL if self.randomness.is_some() => {
+                return fault("randomness", "only an event with order = draw has it".to_owned());
+            }
+            ARRIVAL if self.fallback.is_some() => {
+                return fault("fallback", "only an event with order = draw has it".to_owned());
+            }
+            ARRIVAL => return Ok(None),
+            DRAW => {}
+            other => return fault("order", format!("{other:?} is not one of arrival, draw")),
+        }
+        let text = self.randomness.as_deref().unwrap_or(DRAND);
+        let randomness = match text.strip_prefix(STATED).map(DrawTerms::source) {
+            None if text == DRAND => Randomness::Drand,
+            Some(Some(source)) => Randomness::Stated(source),
+            _ => {
+                let what = format!(
+                    "{text:?} is neither drand nor `stated: ` with a text of one line, of at most {} bytes, that says where the value \
+                     comes from",
+                    DrawTerms::SOURCE_MAX
+                );
+                return fault("randomness", what);
+            }
+        };
+        let word = self.fallback.as_deref().unwrap_or(DrawFallback::Wait.word());
+        match DrawFallback::named(word) {
+            Some(fallback) => Ok(Some(DrawTerms { randomness, fallback })),
+            None => fault("fallback", format!("{word:?} is not one of wait, arrival")),
+        }
+    }
+
     /// The event.
     ///
     /// # Errors
@@ -97,6 +162,7 @@ impl EventJson {
             after: outside("after", &self.after)?,
             admit_per_minute: self.admit_per_minute,
             max_active: self.max_active,
+            draw: self.draw()?,
             notice: Notice::new(&self.notice)
                 .map_err(|fault: NoticeFault| EventFault { field: "notice", what: fault.to_string() })?,
         })

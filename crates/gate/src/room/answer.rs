@@ -10,7 +10,7 @@ use store::Line;
 use tokio::time::{Instant, sleep};
 use wait::Lookup;
 
-use super::{Room, WaitStatus, causes::NO_EPOCH, current_view::CurrentView};
+use super::{Room, WaitStatus, calls::ClaimOutcome, causes::NO_EPOCH, current_view::CurrentView, draw::Lot};
 use crate::reply::{PassClaims, Refusal, Reply};
 
 /// A poll whose slot becomes free within this time is held until then, in milliseconds. This is how early apps and
@@ -23,6 +23,9 @@ impl<L: Line> Room<L> {
         if let Some(reply) = self.reply_to_fail_open_ticket(&ticket) {
             return reply;
         }
+        let Lot::Ticket(ticket) = self.lot_of(ticket, self.drawn()) else {
+            return Ok(self.reply_without_number(ticket));
+        };
         if let Some(reply) = self.admit_without_store(Some(ticket)).or_else(|| self.poll_from_view(ticket)) {
             return Ok(reply);
         }
@@ -33,14 +36,21 @@ impl<L: Line> Room<L> {
         let mut decided = self.ask_to_enter(ticket).await;
         // The call waits for an appointment this near, so the slot is used when it becomes free, and not one network
         // round trip later.
-        if let Ok((Verdict::Waiting(position), _)) = &decided
+        if let Ok(ClaimOutcome { verdict: Verdict::Waiting(position), .. }) = &decided
             && let Some(slot_in_ms @ 0..=HOLD_MS) = position.slot_in_ms
         {
             sleep(Duration::from_millis(slot_in_ms.into())).await;
             decided = self.ask_to_enter(ticket).await;
         }
         match decided {
-            Ok((verdict, at_ms)) => {
+            // The line was dealt anew since the view was made, and this ticket has another number now.
+            Ok(ClaimOutcome { verdict: Verdict::Gone, drawn, .. })
+                if self.lot_of(ticket, drawn) != Lot::Ticket(ticket) =>
+            {
+                self.order_renewal();
+                Ok(self.reply_without_number(ticket))
+            }
+            Ok(ClaimOutcome { verdict, at_ms, .. }) => {
                 if verdict == Verdict::Gone {
                     self.note_gone(&ticket, generation);
                 }
@@ -141,7 +151,7 @@ impl<L: Line> Room<L> {
     }
 
     /// The reply to a holder who waits, at `now` here and `now_ms` on the store's clock.
-    fn waiting(
+    pub(super) fn waiting(
         &self,
         mut ticket: Ticket,
         position: Position,

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use admission::{Claim, Departure, Leaver, Policy, Ticket, Verdict};
+use admission::{Claim, Departure, Drawn, Leaver, Policy, Ticket, Verdict};
 use store::{Line, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
@@ -30,12 +30,21 @@ pub(super) struct JoinOutcome {
     pub(super) verdict: Verdict,
 }
 
+/// What the store decided about one claim.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClaimOutcome {
+    pub(super) verdict: Verdict,
+    pub(super) at_ms: u64,
+    /// By which draw the line was dealt last when it decided.
+    pub(super) drawn: Drawn,
+}
+
 /// A holder's call that waits for the store.
 pub(super) enum Call {
     /// Take a ticket.
     Join(Answer<JoinOutcome>),
     /// Decide about a ticket.
-    Claim(Claim, Answer<(Verdict, u64)>),
+    Claim(Claim, Answer<ClaimOutcome>),
     /// Let a holder leave.
     Leave(Leaver, Answer<Departure>),
 }
@@ -84,7 +93,7 @@ impl<L: Line> Room<L> {
         within(JOIN_TIMEOUT, answered).await
     }
 
-    pub(super) async fn ask_to_enter(&self, ticket: Ticket) -> Result<(Verdict, u64), Refusal> {
+    pub(super) async fn ask_to_enter(&self, ticket: Ticket) -> Result<ClaimOutcome, Refusal> {
         let (answer, answered) = oneshot::channel();
         self.call(Call::Claim(Claim { epoch: ticket.epoch, seq: ticket.seq }, answer))?;
         within(CLAIM_TIMEOUT, answered).await

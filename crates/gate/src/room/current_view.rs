@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Mode, Occupancy, Policy, Snapshot, Tally, Window};
+use admission::{Drawn, Mode, Occupancy, Policy, Snapshot, Tally, Window};
 use events::{Evicted, ModeChanged, PolicyChanged, Tallied, ViewShown};
 use store::{Line, StoreError};
 use tokio::time::Instant;
@@ -100,6 +100,7 @@ pub(super) fn before_the_first(policy: Policy) -> View {
         tally: Tally::default(),
         occupancy: None,
         window: Arc::new(Window::new(&policy)),
+        drawn: Drawn::default(),
     };
     let plan = Plan::new(&snapshot.window, &policy, 0);
     View { snapshot, outlook: Arc::new(Outlook::unknown()), plan: Arc::new(plan) }

@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{
     Room,
-    calls::{Answer, Call, JoinOutcome, away},
+    calls::{Answer, Call, ClaimOutcome, JoinOutcome, away},
     orders::Orders,
 };
 use crate::caught::caught;
@@ -32,7 +32,7 @@ const BEAT: Duration = Duration::from_secs(1);
 #[derive(Default)]
 struct Batch {
     joins: Vec<Answer<JoinOutcome>>,
-    claims: Vec<(Claim, Answer<(Verdict, u64)>)>,
+    claims: Vec<(Claim, Answer<ClaimOutcome>)>,
     leavers: Vec<(Leaver, Answer<Departure>)>,
 }
 
@@ -227,7 +227,7 @@ async fn enter<L: Line>(room: &Room<L>, batch: &mut Batch) {
                 if let Verdict::Entered(entry) = verdict {
                     room.note_admitted(claim.epoch, claim.seq, entry, decided.at_ms);
                 }
-                let _ = answer.send(Ok((verdict, decided.at_ms)));
+                let _ = answer.send(Ok(ClaimOutcome { verdict, at_ms: decided.at_ms, drawn: decided.drawn }));
             }
         }
         Err(error) => batch.refuse(&error),

@@ -16,7 +16,7 @@ use crate::{
 /// What a waiting holder is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitStatus {
-    /// 1 + the live tickets ahead.
+    /// 1 + the live tickets ahead. Before a draw, how many people take part.
     pub rank: u64,
     /// The wait; none while it is unknown.
     pub eta: Option<Eta>,
@@ -43,14 +43,18 @@ impl WaitStatus {
     ) -> Self {
         let (view, causes) = (&current.view, &current.causes);
         let why = |longer_s| causes.reason(view, now_ms, stale, longer_s);
-        let (eta, reason) = tell(ticket, position.estimate, now_ms, why);
+        // Before the draw nobody has a rank: everybody may be the last one.
+        let (rank, (eta, reason)) = match view.is_undrawn() {
+            true => (view.tally.waiting.max(position.rank), (None, Some(Reason::Draw))),
+            false => (position.rank, tell(ticket, position.estimate, now_ms, why)),
+        };
         // Multiplying by 2^64 over the golden ratio scatters neighbours (Knuth, The Art of Computer Programming, 6.4).
         let scattered = (ticket.seq ^ (now_ms << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let scatter = u32::try_from(scattered).unwrap_or(0);
         let wish = next_poll(position, view, ticket.seq, scatter);
         let polling_period_ms = pace.map_or(wish.period_ms, |(pace, now)| pace.book(now, wish, scatter));
         let opens_in_ms = view.opens_in_ms(now_ms);
-        Self { rank: position.rank, eta, reason, polling_period_ms, stale, opens_in_ms }
+        Self { rank, eta, reason, polling_period_ms, stale, opens_in_ms }
     }
 }
 

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     access::AdminToken,
+    draws::{DrawSettings, Relay},
     fanout::{FanoutSettings, nats},
     http::{
         cors::Origins,
@@ -36,6 +37,9 @@ use crate::{
 pub(super) const LIBRARIES: [(Library, &str); 2] = [(Library::Fred, "fred"), (Library::RedisRs, "redis-rs")];
 pub(super) const DURABILITIES: [(Durability, &str); 2] =
     [(Durability::Async, "async"), (Durability::Replicated, "replicated")];
+
+/// The relays that are asked by default.
+const DRAND: [&str; 2] = ["https://api.drand.sh", "https://drand.cloudflare.com"];
 
 /// The connections and the streams that one client address may have by default. A carrier's NAT puts up to about a thousand
 /// people behind one address (an address has 64,512 ports, and a person gets some dozens), and a person has one or two
@@ -208,6 +212,26 @@ impl Settings {
         }
     }
 
+    fn draw(&self) -> Result<DrawSettings, ConfigFault> {
+        let (name, origin) = self.text_or_default("draw.name");
+        if draw::Signer::new(name, &[0; 32]).is_err() {
+            return Err(
+                origin.fault(format!("`{name}` is not 1 to 128 visible ASCII characters without `+`"))
+            );
+        }
+        let relay = |text: &str, origin: &Origin| {
+            let what = format!("`{text}` is no address of a relay; write one as in https://api.drand.sh");
+            Relay::parse(text).ok_or_else(|| origin.fault(what))
+        };
+        let drand = match self.0.get("draw.drand") {
+            Some(SettingValue { value: Value::List(texts), origin }) => {
+                texts.iter().map(|text| relay(text, origin)).collect::<Result<_, _>>()?
+            }
+            _ => DRAND.into_iter().filter_map(Relay::parse).collect(),
+        };
+        Ok(DrawSettings { name: name.to_owned(), drand })
+    }
+
     fn fanout(&self, store: &StoreSettings) -> Result<FanoutSettings, ConfigFault> {
         let alone = matches!(store, StoreSettings::Memory);
         match self.text("fanout") {
@@ -359,6 +383,7 @@ impl Settings {
                 dir,
                 file_bytes: u64::from(self.number_or_default("audit.file_mb")) * 1_000_000,
             }),
+            draw: self.draw()?,
             log: log.to_owned(),
             zones,
             has_file: true,

@@ -128,7 +128,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
                     .fault("tokens are written as [[admin_token]] tables"));
             }
             (
-                section @ ("audit" | "limit" | "pass" | "redis" | "seal" | "tls" | "wait"),
+                section @ ("audit" | "draw" | "limit" | "pass" | "redis" | "seal" | "tls" | "wait"),
                 DeValue::Table(table),
             ) => {
                 for (key, value) in in_order(table) {

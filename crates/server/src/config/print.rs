@@ -119,6 +119,8 @@ impl Config {
                     FanoutSettings::Nats(address) => address.to_string(),
                 },
             ),
+            ("draw.name", self.draw.name.clone()),
+            ("draw.drand", self.draw.drand.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
             ("open_after_s", seconds(self.open_after)),
             ("data_dir", self.data_dir.display().to_string()),
             ("backlog", self.backlog.to_string()),

@@ -6,6 +6,7 @@
 //! run changes nothing; every error is a problem document.
 
 mod body;
+mod draws;
 mod guard;
 mod json;
 mod precondition;
@@ -74,6 +75,7 @@ pub(super) fn endpoints(openapi: fn() -> String) -> Vec<Endpoint<AdminState>> {
         Endpoint::documented(Route::Admin, routes!(zones::change)).needs(Operator),
         Endpoint::documented(Route::Admin, routes!(zones::delete)).needs(Admin),
         Endpoint::documented(Route::Admin, routes!(zones::leave)).needs(Operator),
+        Endpoint::documented(Route::Admin, routes!(draws::state)).needs(Operator),
         Endpoint::documented(Route::Admin, routes!(zones::stats)).needs(Viewer),
         Endpoint::documented(Route::Admin, routes!(zones::changes)).needs(Viewer),
         Endpoint::documented(Route::Admin, routes!(routes::list)).needs(Viewer),

@@ -21,11 +21,11 @@ use super::{
     admin,
     endpoint::Endpoint,
     problem::{
-        BAD_ROUTE, BUSY, CHANGED_MEANWHILE, Code, FORBIDDEN, FOREIGN_HOST, FOREIGN_ORIGIN, HEAD_TOO_LARGE,
-        MALFORMED_HTTP, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD, NO_CELL, NOTHING_TO_LEAVE,
-        OUT_OF_RANGE, OVERLOADED, PRECONDITION_REQUIRED, PROXIED, SLOW_BODY, SLOW_HEAD, STOPPING, STORE_AWAY,
-        TOO_LARGE, TOO_MANY_ZONES, UNAUTHORIZED, UNKNOWN_FIELD, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE,
-        WRONG_TYPE, ZONE_EXISTS,
+        BAD_ROUTE, BUSY, CHANGED_MEANWHILE, Code, DRAW_DECIDED, FORBIDDEN, FOREIGN_HOST, FOREIGN_ORIGIN,
+        HEAD_TOO_LARGE, MALFORMED_HTTP, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD, NO_CELL, NO_DRAW,
+        NOTHING_TO_LEAVE, OUT_OF_RANGE, OVERLOADED, PRECONDITION_REQUIRED, PROXIED, SLOW_BODY, SLOW_HEAD,
+        STOPPING, STORE_AWAY, TOO_LARGE, TOO_MANY_ZONES, UNAUTHORIZED, UNKNOWN_FIELD, UNKNOWN_ZONE,
+        UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE, ZONE_EXISTS,
     },
     public as public_listener,
 };
@@ -139,6 +139,7 @@ impl Modify for AdminRefusals {
                         &[CHANGED_MEANWHILE, PRECONDITION_REQUIRED, BUSY, STORE_AWAY]
                     }
                     ("post", "/admin/v1/zones/{id}/leave") => &[NOTHING_TO_LEAVE, BUSY, STORE_AWAY],
+                    ("post", "/admin/v1/zones/{id}/draws/{event}") => &[NO_DRAW, DRAW_DECIDED, STORE_AWAY],
                     ("get", "/admin/v1/events") => &[OVERLOADED, STOPPING],
                     ("get", "/admin/v1/zones" | "/admin/v1/zones/{id}/stats") => &[OUT_OF_RANGE],
                     _ => &[],

@@ -6,6 +6,7 @@
 //! proxy is matched there, too, and is not in the list: it has every method and any path, as the visitor's request has.
 
 pub mod check;
+mod draws;
 mod pages;
 mod shape;
 mod state;
@@ -52,6 +53,9 @@ pub(super) fn endpoints(openapi: fn() -> String) -> Vec<Endpoint<PublicState>> {
         Endpoint::documented(Route::Leave, routes!(traffic::leave)),
         Endpoint::documented(Route::Stream, routes!(stream::stream)),
         Endpoint::documented(Route::Notice, routes!(pages::notice)),
+        Endpoint::documented(Route::Draw, routes!(draws::draw)),
+        Endpoint::documented(Route::Draw, routes!(draws::record)),
+        Endpoint::documented(Route::Receipt, routes!(draws::receipt)),
         Endpoint::documented(Route::Page, routes!(pages::page)),
         Endpoint::get(Route::Page, "/wait/{zone}/", pages::page_with_slash),
         Endpoint::documented(Route::Asset, routes!(pages::library)),
@@ -87,8 +91,11 @@ fn layered(
     if !route.is_traffic() {
         return methods.layer(from_fn(layers::limit_fields));
     }
-    let method =
-        if matches!(route, Route::Wait | Route::Entry | Route::Leave) { Method::POST } else { Method::GET };
+    let method = if matches!(route, Route::Wait | Route::Entry | Route::Leave | Route::Receipt) {
+        Method::POST
+    } else {
+        Method::GET
+    };
     methods.layer(from_fn_with_state((state.clone(), method), preflight)).layer(from_fn(layers::limit_fields))
 }
 

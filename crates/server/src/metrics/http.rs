@@ -33,6 +33,10 @@ pub enum Route {
     Jwks,
     /// `GET /traffic/notice`
     Notice,
+    /// `GET /draws/{zone}/{event}` and its record
+    Draw,
+    /// `POST /draws/{zone}/{event}/receipt`
+    Receipt,
     /// `GET /wait/{zone}`
     Page,
     /// `GET /weir.js` and `GET /wait-assets/…`
@@ -51,14 +55,14 @@ impl Route {
     /// Whether apps call it.
     #[must_use]
     pub fn is_traffic(self) -> bool {
-        matches!(self, Self::Wait | Self::Entry | Self::Leave | Self::Stream | Self::Notice)
+        matches!(self, Self::Wait | Self::Entry | Self::Leave | Self::Stream | Self::Notice | Self::Receipt)
     }
 }
 
 /// The label of each route, in the order of [`Route`].
-const ROUTES: [&str; 17] = [
+const ROUTES: [&str; 19] = [
     "wait", "entry", "leave", "stream", "events", "admin", "openapi", "healthz", "readyz", "jwks", "notice",
-    "page", "asset", "check", "metrics", "console", "other",
+    "draw", "receipt", "page", "asset", "check", "metrics", "console", "other",
 ];
 
 /// Every status that the server answers with.

@@ -20,6 +20,7 @@ use super::zones::{self, Followers};
 use crate::{
     change_log::ChangeLog,
     config::Config,
+    draws::Draws,
     failure::{self, Failure},
     http::{
         Lifecycle,
@@ -133,6 +134,8 @@ pub(super) async fn assemble(
         }
         _ => drop(tasks.spawn(Arc::clone(&routes).follow(gate.routes().clone()))),
     }
+    let draws = Draws::new(Arc::clone(&gate), config.draw.clone());
+    tasks.spawn(Arc::clone(&draws).follow());
     let (stats, changes) = (Stats::new(), ChangeLog::new(gate.definitions()));
     tasks.spawn(Arc::clone(&stats).follow(entries, Arc::clone(&gate)));
     tasks.spawn(Arc::clone(&changes).follow(definitions, Arc::clone(&gate)));
@@ -173,6 +176,7 @@ pub(super) async fn assemble(
         gate: Arc::clone(&gate),
         limits: Limits::new(&config.limit, zones.buckets_of),
         passes,
+        draws: Arc::clone(&draws),
         streams: Arc::clone(&streams),
         pages: ArcSwap::from_pointee(pages),
         routes: Arc::clone(&routes),
@@ -186,6 +190,7 @@ pub(super) async fn assemble(
         editor: Arc::new(zones.editor),
         cells: zones.cells,
         bus: Arc::clone(bus),
+        draws,
         streams,
         stream_permits: Arc::new(Semaphore::new(super::ADMIN_STREAMS)),
         guard: ArcSwap::from_pointee(Guard::new(&config.admin_tokens, &config.admin_hosts)),

@@ -23,14 +23,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admission::{Delta, Entry, Header, Image, PAGE_WORDS, Words, ZoneId};
+use admission::{Delta, Drawn, Entry, Header, Image, PAGE_WORDS, Words, ZoneId};
 use redb::{
     Builder, Database, Durability, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError,
     TableHandle as _, WriteTransaction,
 };
 
 use self::{mark::Mark, record::Record};
-use super::{Batch, Journal, JournalError, Loaded};
+use super::{Batch, DrawKey, Journal, JournalError, Loaded};
 use crate::{Clock, clock};
 
 const PAGE_BYTES: usize = PAGE_WORDS * 8;
@@ -55,6 +55,13 @@ const INSIDE: TableDefinition<'_, &str, u64> = TableDefinition::new("inside");
 /// Zone, ticket -> the address that its entry is bound to. Older journals have no such table, and older versions do not read it. The
 /// digest does not cover it: without a row, another address may begin the visit.
 const BOUND: TableDefinition<'_, (u32, u64), u64> = TableDefinition::new("bound");
+
+/// Zone name -> the draw by which its line was dealt last, the first number that it dealt, and the first one behind. Older journals have no
+/// such table. The digest covers it.
+const DRAWN: TableDefinition<'_, &str, (u32, u64, u64)> = TableDefinition::new("drawn");
+
+/// Zone name, draw -> its record. Older journals have no such table. The digest does not cover it: a record is signed.
+const DRAWS: TableDefinition<'_, (&str, u32), &[u8]> = TableDefinition::new("draws");
 
 /// The size of redb's cache, in bytes. A journal has few hot pages.
 const CACHE: usize = 32 << 20;
@@ -155,10 +162,11 @@ impl DiskJournal {
         let (record, numbers, mut images) = read(&db)?;
         let learned = read_learned(&db)?;
         let counting = read_inside(&db, &mut images)?;
+        let draws = read_draws(&db)?;
         let clock = *self.clock.get_or_insert_with(|| Clock::resume(record.clock, record.last_ms));
         let last_ms = record.last_ms;
         self.open = Some(Open { db, record: Record { clock, ..record }, numbers, counting });
-        Ok(Loaded { last_ms, images, learned })
+        Ok(Loaded { last_ms, images, learned, draws })
     }
 }
 
@@ -215,6 +223,9 @@ impl Open {
         for (id, learned) in &batch.learned {
             write.open_table(LEARNED)?.insert(id.as_str(), learned.as_slice())?;
         }
+        for ((id, draw), record) in &batch.draws {
+            write.open_table(DRAWS)?.insert((id.as_str(), *draw), record.as_slice())?;
+        }
         self.record.commits += 1;
         self.record.last_ms = batch.at_ms;
         write.open_table(RECORD)?.insert((), self.record.to_bytes().as_slice())?;
@@ -225,11 +236,18 @@ impl Open {
 /// Writes the changes of one zone. Returns how they change the digest of all rows.
 fn write_zone(write: &WriteTransaction, id: &ZoneId, number: u32, changes: &Delta) -> Result<u128, Fault> {
     let mut digest = 0;
-    let Header { epoch, next, base_page, inside: _ } = changes.header;
+    let Header { epoch, next, base_page, inside: _, drawn } = changes.header;
     let row = (number, epoch, next, base_page);
     digest ^= zone_digest(id.as_str(), row);
     if let Some(old) = write.open_table(ZONES)?.insert(id.as_str(), row)? {
         digest ^= zone_digest(id.as_str(), old.value());
+    }
+    if drawn.draw != 0 {
+        let row = (drawn.draw, drawn.from, drawn.end);
+        digest ^= drawn_digest(id.as_str(), row);
+        if let Some(old) = write.open_table(DRAWN)?.insert(id.as_str(), row)? {
+            digest ^= drawn_digest(id.as_str(), old.value());
+        }
     }
 
     let mut pages = write.open_table(PAGES)?;
@@ -301,12 +319,26 @@ fn read(db: &Database) -> Result<Read, Fault> {
         let (number, epoch, next, base_page) = row.value();
         digest ^= zone_digest(name.value(), row.value());
         let id = ZoneId::parse(name.value()).map_err(|fault| Fault::Wrong(fault.to_string()))?;
-        let header = Header { epoch, next, base_page, inside: None };
+        let header = Header { epoch, next, base_page, inside: None, drawn: Drawn::default() };
         numbers.insert(id.clone(), number);
         images.insert(
             number,
             (id, Image { header, pages: Vec::new(), entries: Vec::new(), bound: Vec::new() }),
         );
+    }
+    match read.open_table(DRAWN) {
+        Err(TableError::TableDoesNotExist(_)) => {}
+        table => {
+            for row in table?.iter()? {
+                let (name, row) = row?;
+                let (draw, from, end) = row.value();
+                digest ^= drawn_digest(name.value(), row.value());
+                let number = ZoneId::parse(name.value()).ok().and_then(|id| numbers.get(&id).copied());
+                let image = number.and_then(|number| images.get_mut(&number));
+                let (_, image) = image.ok_or_else(|| wrong("a draw has no zone"))?;
+                image.header.drawn = Drawn { draw, from, end };
+            }
+        }
     }
     for row in read.open_table(PAGES)?.iter()? {
         let (key, bytes) = row?;
@@ -361,6 +393,22 @@ fn read_learned(db: &Database) -> Result<BTreeMap<ZoneId, Vec<u8>>, Fault> {
     Ok(learned)
 }
 
+/// The records of the zones' draws.
+fn read_draws(db: &Database) -> Result<BTreeMap<DrawKey, Vec<u8>>, Fault> {
+    let table = match db.begin_read()?.open_table(DRAWS) {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
+        table => table?,
+    };
+    let mut draws = BTreeMap::new();
+    for row in table.iter()? {
+        let (key, bytes) = row?;
+        let (name, draw) = key.value();
+        let id = ZoneId::parse(name).map_err(|fault| Fault::Wrong(fault.to_string()))?;
+        draws.insert((id, draw), bytes.value().to_vec());
+    }
+    Ok(draws)
+}
+
 /// How many people are inside. Returns the zones of which that is known.
 fn read_inside(db: &Database, images: &mut BTreeMap<ZoneId, Image>) -> Result<HashSet<ZoneId>, Fault> {
     let table = match db.begin_read()?.open_table(INSIDE) {
@@ -386,6 +434,10 @@ fn zone_digest(name: &str, (number, epoch, next, base): (u32, u32, u64, u64)) ->
     bytes[4..12].copy_from_slice(&next.to_le_bytes());
     bytes[12..].copy_from_slice(&base.to_le_bytes());
     record::digest(b'z', (number, 0), &[&bytes, name.as_bytes()])
+}
+
+fn drawn_digest(name: &str, (draw, from, end): (u32, u64, u64)) -> u128 {
+    record::digest(b'd', (draw, from), &[&end.to_le_bytes(), name.as_bytes()])
 }
 
 fn page_digest(key: (u32, u64), bytes: &[u8; PAGE_BYTES]) -> u128 {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use admission::{Delta, Entry, Header, Image, Words, ZoneId};
 
-use super::{Batch, Journal, JournalError, Loaded};
+use super::{Batch, DrawKey, Journal, JournalError, Loaded};
 
 /// Stores zones in memory.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +14,7 @@ pub struct MemoryJournal {
     last_ms: u64,
     zones: BTreeMap<ZoneId, Kept>,
     learned: BTreeMap<ZoneId, Vec<u8>>,
+    draws: BTreeMap<DrawKey, Vec<u8>>,
 }
 
 #[derive(Clone, Debug)]
@@ -50,7 +51,7 @@ impl Kept {
 impl Journal for MemoryJournal {
     fn load(&mut self) -> Result<Loaded, JournalError> {
         let images = self.zones.iter().map(|(id, kept)| (id.clone(), kept.image())).collect();
-        Ok(Loaded { last_ms: self.last_ms, images, learned: self.learned.clone() })
+        Ok(Loaded { last_ms: self.last_ms, images, learned: self.learned.clone(), draws: self.draws.clone() })
     }
 
     fn commit(&mut self, batch: &Batch) -> Result<(), JournalError> {
@@ -65,6 +66,7 @@ impl Journal for MemoryJournal {
             self.zones.entry(id.clone()).or_insert_with(new).apply(changes);
         }
         self.learned.extend(batch.learned.iter().cloned());
+        self.draws.extend(batch.draws.iter().cloned());
         Ok(())
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use admission::{Claim, Decided, Joined, Position, SlotState, Verdict};
+use admission::{Claim, Decided, Joined, Position, Verdict};
 use bytes::Bytes;
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
     lock,
     memory::split,
     scripts, text,
-    wire::{self, Garbled, SEGMENT},
+    wire::{self, Garbled, Header, SEGMENT},
 };
 use crate::StoreError;
 
@@ -49,27 +49,23 @@ impl<C: Client> Redis<C> {
         let order: Vec<(u64, u32)> = order.into_iter().collect();
         let mut verdicts = HashMap::with_capacity(order.len());
         let mut rest = &order[..];
-        let (at_ms, slots) = loop {
-            let (at_ms, decided, slots) = self.decide_some(zone, rest).await?;
-            for (claim, verdict) in rest.iter().zip(&decided) {
+        let last = loop {
+            let decided = self.decide_some(zone, rest).await?;
+            for (claim, verdict) in rest.iter().zip(&decided.verdicts) {
                 verdicts.insert(*claim, *verdict);
             }
-            rest = &rest[decided.len()..];
+            rest = &rest[decided.verdicts.len()..];
             if rest.is_empty() {
-                break (at_ms, slots);
+                break decided;
             }
         };
         let verdict =
             |claim: &Claim| verdicts.get(&(claim.seq, claim.epoch)).copied().unwrap_or(Verdict::Gone);
-        Ok(Decided { at_ms, verdicts: claims.iter().map(verdict).collect(), slots })
+        Ok(Decided { verdicts: claims.iter().map(verdict).collect(), ..last })
     }
 
     /// Decides the first of `claims`: at most [`MAX_CLAIMS`], in as many segments as one call passes.
-    async fn decide_some(
-        &self,
-        zone: &Zone,
-        claims: &[(u64, u32)],
-    ) -> Result<(u64, Vec<Verdict>, SlotState)> {
+    async fn decide_some(&self, zone: &Zone, claims: &[(u64, u32)]) -> Result<Decided> {
         let mut segments = BTreeSet::new();
         {
             let memory = lock(&zone.memory);
@@ -125,7 +121,8 @@ impl<C: Client> Redis<C> {
                 });
             }
         }
-        Ok((answer.header.now, verdicts, memory.slots()))
+        let Header { now: at_ms, drawn, .. } = answer.header;
+        Ok(Decided { at_ms, verdicts, slots: memory.slots(), drawn })
     }
 }
 

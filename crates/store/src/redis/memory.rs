@@ -13,7 +13,7 @@ use std::{
 };
 
 use admission::{
-    Entry, PAGE_TICKETS, PAGE_WORDS, Pages, Policy, SlotState, Snapshot, Tally, Verdict, Window, Words,
+    Drawn, Entry, PAGE_TICKETS, PAGE_WORDS, Pages, Policy, SlotState, Snapshot, Tally, Verdict, Window, Words,
 };
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -485,6 +485,7 @@ impl Memory {
             },
             occupancy: header.occupancy(),
             window: Arc::clone(&self.window),
+            drawn: header.drawn,
         }
     }
 
@@ -549,6 +550,7 @@ impl Memory {
             log: self.window.log().collect(),
             entered: self.header.entered,
             opens_ms: self.header.opens_ms,
+            drawn: self.header.drawn,
             entries: self.entries.iter().copied().collect(),
             segments,
         }
@@ -578,6 +580,8 @@ pub(super) struct Witness {
     pub(super) entered: u64,
     /// When the zone opens, by its clock; 0 if it does not wait for that.
     pub(super) opens_ms: u64,
+    /// By which draw the line was dealt last.
+    pub(super) drawn: Drawn,
     pub(super) entries: Vec<(u64, Entry)>,
     pub(super) segments: BTreeMap<u64, WitnessSegment>,
 }

@@ -31,6 +31,14 @@ script!(
     BEAT, "beat", "zone.lua", "beat.lua", "end.lua"
 );
 script!(
+    /// Lists who waits.
+    CENSUS, "census", "zone.lua", "census.lua", "end.lua"
+);
+script!(
+    /// Deals a line anew by a draw.
+    DEAL, "deal", "zone.lua", "deal.lua", "end.lua"
+);
+script!(
     /// Takes in which visitors were active, and ends idle visits.
     VISITS, "visits", "zone.lua", "visits.lua", "end.lua"
 );
@@ -69,6 +77,10 @@ script!(
 script!(
     /// Keeps what was learnt about the people of a zone.
     LEARNED, "learned", "learned.lua"
+);
+script!(
+    /// Keeps the record of a draw.
+    DRAW, "draw", "draw.lua"
 );
 script!(
     /// Registers a server, and lists all.

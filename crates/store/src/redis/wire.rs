@@ -4,7 +4,7 @@
 
 mod policy;
 
-use admission::{Entry, Occupancy, Policy, Position, RULE_FIELDS, Verdict};
+use admission::{Drawn, Entry, Occupancy, Policy, Position, RULE_FIELDS, Verdict};
 use bytes::Bytes;
 
 use super::client::Value;
@@ -12,7 +12,7 @@ use super::client::Value;
 /// How long a window is.
 const MINUTE_MS: u64 = 60_000;
 
-pub(super) use policy::{definition_text, parse_definition, policy_numbers};
+pub(super) use policy::{POLICY_NUMBERS, definition_text, parse_definition, policy_numbers};
 
 /// Tickets of a segment, as in the scripts.
 pub(super) const SEGMENT: u64 = 65_536;
@@ -70,6 +70,10 @@ pub(super) struct Header {
     pub(super) inside: Inside,
     /// The part of the policy that the rules read. The register has the rest.
     pub(super) policy: Policy,
+    /// By which draw the line was dealt last.
+    pub(super) drawn: Drawn,
+    /// Until when servers or tickets may say what a lost state knew; 0 if none was lost.
+    pub(super) recover_until: u64,
 }
 
 /// The people inside, as a header has them.
@@ -86,11 +90,12 @@ pub(super) struct Inside {
     pub(super) end: u64,
 }
 
-/// How many numbers the header has, in the order of FIELDS in `lua/zone.lua`: of a zone that does not count the people inside, and
-/// of one that does.
+/// How many numbers the header has, in the order of FIELDS in `lua/zone.lua`: of a zone that does not count the people inside, of one
+/// that does, of one with an opening, and of one with a draw.
 const PLAIN_NUMBERS: usize = 48;
 const INSIDE_NUMBERS: usize = 55;
-const HEADER_NUMBERS: usize = 57;
+const OPENING_NUMBERS: usize = 57;
+const HEADER_NUMBERS: usize = 61;
 
 /// The past epochs behind a header's numbers, as `lua/zone.lua` writes them.
 pub(super) fn past(header: &Bytes) -> Bytes {
@@ -133,7 +138,7 @@ impl Header {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Garbled> {
         let fault = Garbled("the header");
         let count = numbers_of(bytes);
-        if ![PLAIN_NUMBERS, INSIDE_NUMBERS, HEADER_NUMBERS].contains(&count)
+        if ![PLAIN_NUMBERS, INSIDE_NUMBERS, OPENING_NUMBERS, HEADER_NUMBERS].contains(&count)
             || bytes.len() < count * 8
             || bytes.len() % 8 != 1
         {
@@ -159,8 +164,8 @@ impl Header {
             (next!(), next!(), signed()?, next!(), next!());
         let (live, present, joined, entered, evicted, used) =
             (next!(), next!(), next!(), next!(), next!(), next!());
-        let (hold_until, _run, _recover_until) = (next!(), next!(), next!());
-        let mut numbers = [0; RULE_FIELDS];
+        let (hold_until, _run, recover_until) = (next!(), next!(), next!());
+        let mut numbers = [0; POLICY_NUMBERS];
         for number in &mut numbers[..policy::FIRST_RULES] {
             *number = small(next!())?;
         }
@@ -183,12 +188,16 @@ impl Header {
             let blind_until_ms = if counts && unseen_told == 0 { unseen_until } else { 0 };
             Inside { count, ended, most, blind_until_ms, from: next!(), end: next!() }
         };
-        let mut opens_ms = 0;
-        if count == HEADER_NUMBERS {
-            for number in &mut numbers[policy::SECOND_RULES..] {
+        let (mut opens_ms, mut drawn) = (0, Drawn::default());
+        if count >= OPENING_NUMBERS {
+            for number in &mut numbers[policy::SECOND_RULES..RULE_FIELDS] {
                 *number = small(next!())?;
             }
             opens_ms = next!();
+        }
+        if count == HEADER_NUMBERS {
+            numbers[RULE_FIELDS] = small(next!())?;
+            drawn = Drawn { draw: small(next!())?, from: next!(), end: next!() };
         }
         let policy = policy::of_rule_numbers(&numbers).ok_or(fault)?;
         Ok(Self {
@@ -220,6 +229,8 @@ impl Header {
             longest_period_ms,
             inside,
             policy,
+            drawn,
+            recover_until,
             opens_ms,
             unix_ms: policy.opens_at.unix_ms(opens_ms, now).unwrap_or(now.saturating_add_signed(offset)),
         })

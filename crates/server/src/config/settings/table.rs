@@ -298,6 +298,20 @@ pub(in crate::config) const SETTINGS: &[Setting] = &[
         Default::Value("100"),
     ),
     setting(
+        "draw.name",
+        Kind::Text,
+        "NAME",
+        "Name of the key that signs draws: the first part of each checkpoint. Best a name of yours, as in shop.example",
+        Default::Value("weir"),
+    ),
+    setting(
+        "draw.drand",
+        Kind::List,
+        "URL,…",
+        "Relays of drand that are asked for the announced round, in this order",
+        Default::Described("https://api.drand.sh, https://drand.cloudflare.com"),
+    ),
+    setting(
         "fanout",
         Kind::Text,
         "HOW",

@@ -65,6 +65,24 @@ pub(super) fn draining(body: &[u8]) -> Result<bool, Problem> {
     Ok(draining)
 }
 
+/// Reads what decides a draw: a value, or `None` if the announced randomness did not come.
+///
+/// # Errors
+/// A [`Problem`] that says what is wrong.
+pub(super) fn stated(body: &[u8]) -> Result<Option<String>, Problem> {
+    let mut fields = object(body)?;
+    let stated = match (fields.remove("value"), fields.remove("missing")) {
+        (Some(Value::String(value)), None) => Some(value),
+        (None, Some(Value::Bool(true))) => None,
+        (Some(_), None) => return Err(wrong("value", "a string")),
+        (None, Some(_)) => return Err(wrong("missing", "true")),
+        (Some(_), Some(_)) => return Err(wrong("missing", "left out where there is a value")),
+        (None, None) => return Err(missing("value")),
+    };
+    rest(&fields, "")?;
+    Ok(stated)
+}
+
 /// Reads which entry of `zone` an operator ends: its `jti`, and its ticket.
 ///
 /// # Errors

@@ -67,6 +67,15 @@ pub(in crate::http) struct EventShape {
     /// How many people may be inside, where that differs from the policy.
     #[schema(nullable = false)]
     max_active: Option<u32>,
+    /// Who enters first: `arrival`, or `draw`: the list is frozen when the event begins, and people enter 30 s later.
+    #[schema(required = false, default = "arrival")]
+    order: String,
+    /// What decides a draw: `drand`, or `stated: ` and where the value comes from that an operator will state.
+    #[schema(nullable = false, example = "drand")]
+    randomness: Option<String>,
+    /// What happens if it does not come: `wait`, or `arrival`.
+    #[schema(nullable = false, example = "wait")]
+    fallback: Option<String>,
     /// The text for people who wait, by language; without one, the zone's own counts.
     #[schema(required = false)]
     notice: BTreeMap<String, String>,

@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 use super::{guard::Guard, refusals::Refusals};
 use crate::{
     change_log::ChangeLog,
+    draws::Draws,
     http::{
         context::Requests,
         health::{Lifecycle, Readiness},
@@ -35,6 +36,8 @@ pub struct AdminParts {
     pub editor: Arc<ZoneEditor<AnyStore>>,
     /// The cells that keep the zones. Empty for a store in this process.
     pub cells: Arc<[Arc<Health>]>,
+    /// The draws of the zones.
+    pub draws: Arc<Draws>,
     /// The events that operators may follow.
     pub bus: Arc<Bus>,
     /// Ends the streams of operators when the server stops.

@@ -310,7 +310,7 @@ async fn set(
 
 impl AdminState {
     /// The definition of a zone.
-    fn definition(&self, zone: &ZoneId) -> Result<Definition, Problem> {
+    pub(super) fn definition(&self, zone: &ZoneId) -> Result<Definition, Problem> {
         self.editor.get(zone.as_str()).ok_or_else(|| UNKNOWN_ZONE.into())
     }
 

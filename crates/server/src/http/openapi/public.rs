@@ -8,7 +8,7 @@ use utoipa::{
 use super::{
     super::problem::{
         BAD_TOKEN, BUSY, Code, FOREIGN_ORIGIN, GONE, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD,
-        NOT_FOUND, OTHER_ADDRESS, OVERLOADED, SLOW_BODY, STOPPING, STORE_AWAY, TOO_LARGE,
+        NO_DRAW, NOT_FOUND, OTHER_ADDRESS, OVERLOADED, SLOW_BODY, STOPPING, STORE_AWAY, TOO_LARGE,
         TOO_MANY_CONNECTIONS, TOO_MANY_REQUESTS, TOO_MANY_STREAMS, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE,
         WRONG_TYPE, ZONE_CLOSED, ZONE_FULL,
     },
@@ -47,6 +47,7 @@ impl Modify for Refusals {
         ];
         let of_poll = &[of_token, &[GONE, BUSY, ZONE_CLOSED, ZONE_FULL]].concat();
         let of_leave = &[of_token, &[GONE, BUSY, OTHER_ADDRESS]].concat();
+        let of_receipt = &[of_token, &[NO_DRAW, NOT_FOUND]].concat();
         let of_stream: &[Code] = &[
             MISSING_FIELD,
             WRONG_TYPE,
@@ -68,6 +69,10 @@ impl Modify for Refusals {
                     "/traffic/leave" => of_leave,
                     "/traffic/stream" => of_stream,
                     "/traffic/notice" => &[MISSING_FIELD, WRONG_TYPE, UNKNOWN_ZONE, STORE_AWAY],
+                    "/draws/{zone}/{event}" | "/draws/{zone}/{event}/record" => {
+                        &[NOT_FOUND, NO_DRAW, UNKNOWN_ZONE]
+                    }
+                    "/draws/{zone}/{event}/receipt" => of_receipt,
                     "/wait/{zone}" => &[NOT_FOUND],
                     "/readyz" => &[STOPPING, STORE_AWAY],
                     _ => &[],

@@ -148,6 +148,32 @@ pub(super) enum StreamEventName {
     Reconnect,
 }
 
+/// A draw of a zone.
+#[derive(ToSchema)]
+pub(super) struct Draw {
+    #[schema(example = "TEST_ZONE")]
+    zone: String,
+    #[schema(example = "spring-sale")]
+    event: String,
+    /// `announced`, `frozen` once the list is fixed, or `drawn`.
+    #[schema(example = "frozen")]
+    stage: String,
+    /// When the list is frozen, in seconds since 1970.
+    begins: u32,
+    /// When people enter, in seconds since 1970; later if the randomness comes later.
+    opens: u32,
+    /// `drand`, or `stated: ` and where the value comes from.
+    #[schema(example = "drand")]
+    randomness: String,
+    /// `wait` or `arrival`.
+    #[schema(example = "wait")]
+    fallback: String,
+    /// The public key that signs, `NAME+ID+KEY`.
+    key: String,
+    /// The signed checkpoint, once the list is frozen.
+    checkpoint: Option<String>,
+}
+
 /// Texts by language.
 #[derive(ToSchema)]
 pub(super) struct Notice {

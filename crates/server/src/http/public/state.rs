@@ -8,6 +8,7 @@ use gate::{AnyStore, Gate, cells::Health, limits::Limits};
 
 use super::unused::UnusedVisits;
 use crate::{
+    draws::Draws,
     http::{
         context::Requests,
         health::{Lifecycle, Readiness},
@@ -30,6 +31,8 @@ pub struct PublicParts {
     pub limits: Limits,
     /// Signs the passes of holders who entered. A reload replaces it.
     pub passes: Arc<ArcSwap<Passes>>,
+    /// The draws of the zones.
+    pub draws: Arc<Draws>,
     /// The streams of waiting users.
     pub streams: Arc<Streams>,
     /// The waiting pages. A reload replaces them.

@@ -63,6 +63,7 @@
   let pass = null;
   // When the zone opens; null if it is open, or nobody knows. By the server's clock, which says how long it is still.
   let opens_at = null;
+  let until_open = "early";
 
   function announce(text, now = true) {
     if (!now && performance.now() - announced_at < ANNOUNCE_MS) return;
@@ -89,20 +90,24 @@
   function countdown() {
     if (opens_at === null || state !== "waiting") return;
     const seconds = Math.ceil((opens_at - performance.now()) / 1_000);
-    write("reason", seconds > 0 ? say("reason_early", { opens: until(seconds) }) : say("reason_opening"));
+    write("reason", seconds > 0 ? say(`reason_${until_open}`, { opens: until(seconds) }) : say("reason_opening"));
   }
 
   function waiting({ rank, progress, eta, reason, stale, opens_in_ms }) {
     const arrived = state !== "waiting";
     show("waiting");
     write("trouble", "");
-    write("rank", number.format(rank));
+    // Before a draw nobody has a rank.
+    const is_undrawn = reason === "draw";
+    const place = is_undrawn ? "–" : number.format(rank);
+    write("rank", place);
     write("eta", eta ? words(eta) : say("eta_unknown"));
     for (const bar of all("progress")) bar.value = progress;
-    document.title = say("title_waiting", { rank: number.format(rank), title: texts.title });
+    document.title = say("title_waiting", { rank: place, title: texts.title });
     opens_at = opens_in_ms ? performance.now() + opens_in_ms : null;
-    const why = opens_at ? "early" : (reason ?? (stale ? "stale" : null));
-    const lasts = ["early", "held", "stale"].includes(why);
+    until_open = is_undrawn ? "draw" : "early";
+    const why = opens_at ? until_open : is_undrawn ? "drawing" : (reason ?? (stale ? "stale" : null));
+    const lasts = ["early", "draw", "drawing", "held", "stale"].includes(why);
     const values = opens_at ? { opens: until(Math.ceil(opens_in_ms / 1_000)) } : {};
     const is_over = is_troubled || (is_halted && !lasts);
     [is_troubled, is_halted] = [false, lasts];
@@ -113,7 +118,7 @@
       for (const element of all("reason")) element.dataset.reason = why ?? "";
       if (news || (lasts && is_over)) return announce(say(`reason_${why}`, values));
     }
-    const now = { rank: number.format(rank), eta: eta ? words(eta) : say("eta_unknown") };
+    const now = { rank: place, eta: eta ? words(eta) : say("eta_unknown") };
     announce(say("announce_waiting", now), arrived || is_over);
   }
 

@@ -21,18 +21,24 @@ fn rule_fields() -> impl Iterator<Item = &'static Field> {
     FIELDS.iter().filter(|field| field.used_by == FieldUsedBy::Rules)
 }
 
+/// How many numbers of a policy the rules read: the fields, and the draw of an event.
+pub(in crate::redis) const POLICY_NUMBERS: usize = RULE_FIELDS + 1;
+
 /// The numbers of a policy that the rules read, in the order of POLICY in `lua/zone.lua`.
-pub(in crate::redis) fn policy_numbers(policy: &Policy) -> [u32; RULE_FIELDS] {
-    let mut numbers = [0; RULE_FIELDS];
+pub(in crate::redis) fn policy_numbers(policy: &Policy) -> [u32; POLICY_NUMBERS] {
+    let mut numbers = [0; POLICY_NUMBERS];
     for (number, field) in numbers.iter_mut().zip(rule_fields()) {
         *number = field.number(policy);
     }
+    numbers[RULE_FIELDS] = policy.opens_at.draw;
     numbers
 }
 
 /// The policy with these numbers of [`policy_numbers`], if it is valid. Fields that the rules do not read have their default.
-pub(super) fn of_rule_numbers(numbers: &[u32; RULE_FIELDS]) -> Option<Policy> {
-    policy_of(rule_fields().zip(numbers.iter().copied()))
+pub(super) fn of_rule_numbers(numbers: &[u32; POLICY_NUMBERS]) -> Option<Policy> {
+    let mut policy = policy_of(rule_fields().zip(numbers.iter().copied()))?;
+    policy.opens_at.draw = numbers[RULE_FIELDS];
+    Some(policy)
 }
 
 fn policy_of(numbers: impl Iterator<Item = (&'static Field, u32)>) -> Option<Policy> {
@@ -185,12 +191,12 @@ mod tests {
             let text = format!("1 600 10 3000 60 300 {number}");
             let read = parse_policy(&text).expect("a policy");
             assert_eq!((read.mode, read.on_store_failure), (Mode::Hold, OnStoreFailure::Open), "{number}");
-            assert_eq!(of_rule_numbers(&[1, 600, 10, 3_000, 60, 300, number, 900, 0, 0]), Some(read));
+            assert_eq!(of_rule_numbers(&[1, 600, 10, 3_000, 60, 300, number, 900, 0, 0, 0]), Some(read));
             assert_eq!(policy_text(&read), "1 600 10 3000 60 300 1");
         }
         assert!(parse_policy("4 600 10 3000 60 300 0").is_err(), "there is no such mode");
-        assert_eq!(of_rule_numbers(&[4, 600, 10, 3_000, 60, 300, 0, 900, 0, 0]), None);
-        assert_eq!(of_rule_numbers(&[0, 0, 10, 3_000, 60, 300, 0, 900, 0, 0]), None, "out of its range");
+        assert_eq!(of_rule_numbers(&[4, 600, 10, 3_000, 60, 300, 0, 900, 0, 0, 0]), None);
+        assert_eq!(of_rule_numbers(&[0, 0, 10, 3_000, 60, 300, 0, 900, 0, 0, 0]), None, "out of its range");
     }
 
     /// The names in a list of `lua/zone.lua`.
@@ -204,13 +210,20 @@ mod tests {
     fn the_script_has_as_many_numbers() {
         let (header, policy) = (names("FIELDS"), names("POLICY"));
         assert_eq!(header.len(), super::super::HEADER_NUMBERS);
-        assert_eq!(policy.len(), RULE_FIELDS, "{policy:?}");
-        for part in [&policy[..FIRST_RULES], &policy[FIRST_RULES..SECOND_RULES], &policy[SECOND_RULES..]] {
+        assert_eq!(policy.len(), POLICY_NUMBERS, "{policy:?}");
+        let parts = [
+            &policy[..FIRST_RULES],
+            &policy[FIRST_RULES..SECOND_RULES],
+            &policy[SECOND_RULES..RULE_FIELDS],
+            &policy[RULE_FIELDS..],
+        ];
+        for part in parts {
             assert!(header.windows(part.len()).any(|window| window == part), "{header:?}");
         }
         let inside = header.iter().position(|name| *name == "inside");
         assert_eq!(inside, Some(super::super::PLAIN_NUMBERS));
         assert_eq!(header.iter().position(|name| *name == "opens_at"), Some(super::super::INSIDE_NUMBERS));
+        assert_eq!(header.iter().position(|name| *name == "draw"), Some(super::super::OPENING_NUMBERS));
     }
 
     /// Servers of different versions share a register.
@@ -231,8 +244,8 @@ mod tests {
             notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice"),
             ..policy.into()
         };
-        assert_eq!(policy_numbers(&Policy::default()), [0, 10_000, 10, 3_000, 60, 300, 0, 900, 0, 0]);
-        assert_eq!(policy_numbers(&policy), [1, 600, 12, 4_000, 61, 301, 1, 900, 0, 0]);
+        assert_eq!(policy_numbers(&Policy::default()), [0, 10_000, 10, 3_000, 60, 300, 0, 900, 0, 0, 0]);
+        assert_eq!(policy_numbers(&policy), [1, 600, 12, 4_000, 61, 301, 1, 900, 0, 0, 0]);
         assert_eq!(definition_text(&Definition::default()), "0 10000 10 3000 60 300 0");
         assert_eq!(definition_text(&definition), "1 600 12 4000 61 301 1 5 60\ten\ta\tko\t안내");
         for (mode, number) in [(Mode::Auto, 0), (Mode::Hold, 1), (Mode::Open, 2), (Mode::Closed, 3)] {

@@ -139,13 +139,17 @@ impl Blocked<'_> {
         let say = |name: &str| texts.get(name).replace("{idle}", &kept);
         match self.why {
             Why::Waiting { rank, eta, reason, stale, opens_in_ms, .. } => {
-                let rank = grouped(rank);
+                // Before a draw nobody has a rank.
+                let is_undrawn = reason == Some(Reason::Draw);
+                let rank = if is_undrawn { "–".to_owned() } else { grouped(rank) };
                 let eta = eta.map_or_else(|| say("eta_unknown"), |eta| range(texts, eta.low_s, eta.high_s));
                 let reason = match (reason, stale) {
                     _ if opens_in_ms > 0 => {
                         let opens = until(texts, opens_in_ms.div_ceil(1_000));
-                        fill(texts.get("reason_early"), &[("opens", &opens)])
+                        let early = if is_undrawn { "reason_draw" } else { "reason_early" };
+                        fill(texts.get(early), &[("opens", &opens)])
                     }
+                    (Some(Reason::Draw), _) => say("reason_drawing"),
                     (Some(Reason::Held), _) => say("reason_held"),
                     (_, true) => say("reason_stale"),
                     (Some(reason), _) => say(&format!("reason_{}", reason.as_str())),

@@ -1,0 +1,106 @@
+//! The draws of the zones served: what a server needs to hold them.
+
+use std::sync::Arc;
+
+use admission::{Census, Deal, Dealt, Drawn, Event, Lots, ZoneId};
+use store::{Store, StoreError};
+
+use super::Gate;
+use crate::room::Room;
+
+/// A draw of a zone that is due, or was held.
+#[derive(Clone, Debug)]
+pub struct ZoneDraw {
+    /// The zone.
+    pub zone: ZoneId,
+    /// The event.
+    pub event: Event,
+    /// Whether the policy in force waits for this draw.
+    pub is_due: bool,
+    /// Whether the line is dealt by it.
+    pub is_dealt: bool,
+    /// Whether this server reads tickets by it.
+    pub is_known: bool,
+    /// The zone's own clock, in milliseconds since 1970.
+    pub unix_ms: u64,
+}
+
+impl<S: Store> Gate<S> {
+    /// The draws of all zones whose events have begun, by the clocks of the zones.
+    #[must_use]
+    pub fn draws(&self) -> Vec<ZoneDraw> {
+        let mut all = Vec::new();
+        for room in self.rooms.load().values().filter(|room| room.has_schedule()) {
+            let (definition, drawn, policy) = (room.definition(), room.drawn(), room.policy());
+            let unix_ms = room.unix_ms_now().unwrap_or_else(store::unix_ms);
+            for event in definition.schedule.events() {
+                let draw = event.draw_number();
+                if draw == 0 || unix_ms < u64::from(event.begins.unix_s()) * 1_000 {
+                    continue;
+                }
+                all.push(ZoneDraw {
+                    zone: room.zone.clone(),
+                    event: event.clone(),
+                    is_due: policy.opens_at.draw == draw && drawn.draw != draw,
+                    is_dealt: drawn.draw == draw,
+                    is_known: room.lots(draw).is_some(),
+                    unix_ms,
+                });
+            }
+        }
+        all.sort_by(|a, b| (&a.zone, &a.event.id).cmp(&(&b.zone, &b.event.id)));
+        all
+    }
+
+    /// Lists who waits in a zone.
+    ///
+    /// # Errors
+    /// [`StoreError`]; [`StoreError::UnknownZone`] if the zone is not served.
+    pub async fn census(&self, zone: &ZoneId) -> Result<Census, StoreError> {
+        self.served(zone)?.census().await
+    }
+
+    /// Deals a zone's line anew; see [`Line::deal`](store::Line::deal).
+    ///
+    /// # Errors
+    /// [`StoreError`]; [`StoreError::UnknownZone`] if the zone is not served.
+    pub async fn deal(&self, zone: &ZoneId, deal: Deal, anyway: bool) -> Result<Dealt, StoreError> {
+        self.served(zone)?.deal(deal, anyway).await
+    }
+
+    /// Keeps the record of a draw; see [`Line::keep_draw`](store::Line::keep_draw).
+    ///
+    /// # Errors
+    /// [`StoreError`]; [`StoreError::UnknownZone`] if the zone is not served.
+    pub async fn keep_draw(
+        &self,
+        zone: &ZoneId,
+        draw: u32,
+        new: Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.served(zone)?.keep_draw(draw, new).await
+    }
+
+    /// Reads the tickets of a zone by these lots, too, from now on.
+    pub fn add_lots(&self, zone: &ZoneId, lots: Arc<Lots>) {
+        if let Some(room) = self.rooms.load().get(zone) {
+            room.add_lots(lots);
+        }
+    }
+
+    /// The lots of a draw of a zone, if this server knows them.
+    #[must_use]
+    pub fn lots(&self, zone: &ZoneId, draw: u32) -> Option<Arc<Lots>> {
+        self.rooms.load().get(zone)?.lots(draw)
+    }
+
+    /// By which draw a zone's line was dealt last, as of the view in use.
+    #[must_use]
+    pub fn drawn(&self, zone: &ZoneId) -> Drawn {
+        self.rooms.load().get(zone).map(|room| room.drawn()).unwrap_or_default()
+    }
+
+    fn served(&self, zone: &ZoneId) -> Result<Arc<Room<S::Line>>, StoreError> {
+        self.rooms.load().get(zone).cloned().ok_or(StoreError::UnknownZone)
+    }
+}

@@ -1,0 +1,341 @@
+//! The draws of this server's zones: each is held when its event begins.
+//!
+//! 1. *Frozen*: when the event has begun by the zone's own clock, a server lists who waits, signs the checkpoint of the list, and keeps
+//!    both beside the line. Of several servers the first one counts, and all go on from what is kept.
+//! 2. *Drawn*: when the announced randomness is there, any server adds it. It cannot be chosen: a round of drand has one signature.
+//! 3. The line is dealt anew by the order that follows, and this server reads tickets by it.
+//!
+//! Each step can be repeated by any server, at any time: a server that was away goes on from what is kept, and what the store lost is
+//! given back. Invariants: nothing secret goes into the order; the list never changes once a checkpoint is kept; a step that fails is
+//! logged and tried again, and until then nobody enters.
+
+mod drand;
+mod kept;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use ::draw::{Announced, Fallback, QUICKNET, Randomness, Receipt, Signer, Statement, Terms, VerifierKey};
+use admission::{Census, Dealt, DrawFallback, Event, Lots, ZoneId};
+use gate::{AnyStore, Gate, ZoneDraw};
+use store::StoreError;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+pub use drand::{Relay, RelayFault};
+pub use kept::Kept;
+
+/// How often the draws are looked at.
+const TICK: Duration = Duration::from_millis(200);
+
+/// How often a draw that waits for something is looked for in the store again, so that all servers have it and a lost one is given back.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long after the freeze the announced round of drand comes at the earliest, in seconds. Everybody can have the checkpoint by then.
+const ROUND_AFTER_S: u64 = 4;
+
+/// How often a list is taken again because people left meanwhile, before they keep their places until they are idle.
+const CENSUSES: u32 = 3;
+
+/// How draws are signed, and where rounds of drand come from.
+#[derive(Clone, Debug)]
+pub struct DrawSettings {
+    /// The name of the key that signs: the first part of each checkpoint.
+    pub name: String,
+    /// Where rounds of drand are asked for, in this order.
+    pub drand: Vec<Relay>,
+}
+
+/// Why a draw failed so far.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error("the store does not answer: {0}")]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Draw(#[from] ::draw::Fault),
+    #[error("{0}")]
+    Lots(#[from] admission::LotsFault),
+    #[error("what is kept of it cannot be read: {0}")]
+    Kept(String),
+    #[error("no relay of drand has round {0} yet: {1}")]
+    NoRound(u64, String),
+}
+
+/// Why an operator's statement is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotStated {
+    /// There is no such draw, or its list is not frozen yet.
+    NotFrozen,
+    /// The randomness is there already, or the draw needs none that an operator states.
+    NotAsked,
+    /// The value cannot be one.
+    Wrong(String),
+    /// The store does not answer.
+    Away(StoreError),
+}
+
+type Key = (ZoneId, u32);
+
+/// What this server knows of one draw.
+struct Known {
+    kept: Arc<Kept>,
+    /// When it was last read from the store, or given to it.
+    looked: Instant,
+    censuses: u32,
+}
+
+/// Holds the draws of a gate's zones.
+pub struct Draws {
+    gate: Arc<Gate<AnyStore>>,
+    settings: DrawSettings,
+    known: Mutex<HashMap<Key, Known>>,
+    /// What was logged last, so that a trouble is logged once.
+    troubles: Mutex<HashMap<Key, String>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Draws {
+    /// Draws of the zones that `gate` serves.
+    #[must_use]
+    pub fn new(gate: Arc<Gate<AnyStore>>, settings: DrawSettings) -> Arc<Self> {
+        Arc::new(Self { gate, settings, known: Mutex::default(), troubles: Mutex::default() })
+    }
+
+    /// Holds each draw that is due, until it is dropped.
+    pub async fn follow(self: Arc<Self>) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let draws = self.gate.draws();
+            for draw in &draws {
+                let key = (draw.zone.clone(), draw.event.draw_number());
+                if draw.is_known && !draw.is_due {
+                    continue;
+                }
+                match self.step(draw, &key).await {
+                    Ok(()) => drop(lock(&self.troubles).remove(&key)),
+                    Err(fault) => {
+                        let text = fault.to_string();
+                        let before = lock(&self.troubles).insert(key, text.clone());
+                        if before.is_none_or(|before| before != text) {
+                            tracing::warn!(zone = %draw.zone, event = %draw.event.id, "the draw waits: {text}");
+                        }
+                    }
+                }
+            }
+            let is_there =
+                |key: &Key| draws.iter().any(|draw| draw.zone == key.0 && draw.event.draw_number() == key.1);
+            lock(&self.known).retain(|key, _| is_there(key));
+        }
+    }
+
+    /// The key that signs now: it follows from the key that seals tokens, so all servers of a store have the same one.
+    ///
+    /// # Panics
+    /// If the name of the settings was not checked.
+    #[must_use]
+    pub fn signer(&self) -> Signer {
+        let seals = self.gate.seals();
+        let secret = blake3::derive_key("weir 2026-11 key that signs draws", &seals.current.secret);
+        Signer::new(&self.settings.name, &secret).expect("the configuration checks the name")
+    }
+
+    /// What is kept of a draw, as far as this server knows it.
+    #[must_use]
+    pub fn kept(&self, zone: &ZoneId, event: &Event) -> Option<Arc<Kept>> {
+        lock(&self.known).get(&(zone.clone(), event.draw_number())).map(|known| Arc::clone(&known.kept))
+    }
+
+    /// The event of a zone whose order is drawn.
+    #[must_use]
+    pub fn event(&self, zone: &str, event: &str) -> Option<Event> {
+        self.gate.definition(zone)?.schedule.get(event).filter(|event| event.draw.is_some()).cloned()
+    }
+
+    /// The receipt of a ticket; `None` if the draw has not taken place, or the ticket was not given out before the freeze.
+    #[must_use]
+    pub fn receipt(&self, zone: &ZoneId, event: &Event, seq: u64) -> Option<Receipt> {
+        let kept = self.kept(zone, event)?;
+        let lots = self.gate.lots(zone, event.draw_number())?;
+        kept.receipt(&lots, seq)
+    }
+
+    /// An operator states the value that decides a draw, or that the announced randomness did not come (`None`).
+    ///
+    /// # Errors
+    /// [`NotStated`].
+    pub async fn state(&self, zone: &ZoneId, event: &Event, value: Option<&str>) -> Result<(), NotStated> {
+        let key = (zone.clone(), event.draw_number());
+        let kept = self.kept(zone, event).ok_or(NotStated::NotFrozen)?;
+        if kept.randomness().is_some() {
+            return Err(NotStated::NotAsked);
+        }
+        let checkpoint = kept.checkpoint();
+        let signer = self.signer();
+        let sign = |statement: Statement| {
+            let text = statement.text(checkpoint).map_err(|fault| NotStated::Wrong(fault.to_string()))?;
+            Ok::<_, NotStated>(signer.sign(&text))
+        };
+        let randomness = match (value, &checkpoint.terms().announced, checkpoint.terms().fallback) {
+            (Some(value), Announced::Stated { .. }, _) => {
+                Randomness::Stated { statement: sign(Statement::Value(value.to_owned()))? }
+            }
+            (None, _, Fallback::Arrival) => Randomness::Arrival { statement: sign(Statement::Missing)? },
+            _ => return Err(NotStated::NotAsked),
+        };
+        let drawn = kept.drawn(randomness).map_err(|fault| NotStated::Wrong(fault.to_string()))?;
+        self.keep(&key, drawn).await.map(drop).map_err(|fault| match fault {
+            Fault::Store(error) => NotStated::Away(error),
+            other => NotStated::Wrong(other.to_string()),
+        })
+    }
+
+    /// Does the next step of one draw.
+    async fn step(&self, draw: &ZoneDraw, key: &Key) -> Result<(), Fault> {
+        let Some(kept) = self.look(draw, key).await? else { return Ok(()) };
+        if kept.randomness().is_none() {
+            return self.ask_for_randomness(draw, key, &kept).await;
+        }
+        let lots = match self.gate.lots(&draw.zone, key.1) {
+            Some(lots) => lots,
+            None => {
+                let lots = Arc::new(kept.lots(key.1)?);
+                self.gate.add_lots(&draw.zone, Arc::clone(&lots));
+                lots
+            }
+        };
+        if draw.is_due {
+            self.deal(draw, key, &lots).await?;
+        }
+        Ok(())
+    }
+
+    /// What is kept of a draw. If nothing is and the draw is due, its list is frozen.
+    async fn look(&self, draw: &ZoneDraw, key: &Key) -> Result<Option<Arc<Kept>>, Fault> {
+        let mine = lock(&self.known).get(key).map(|known| (Arc::clone(&known.kept), known.looked));
+        if let Some((kept, looked)) = mine {
+            // It is given back if the store lost it, and another server may have added the randomness.
+            if looked.elapsed() < LOOK_AGAIN {
+                return Ok(Some(kept));
+            }
+            return self.keep(key, Kept::clone(&kept)).await.map(Some);
+        }
+        if let Some(bytes) = self.gate.keep_draw(&draw.zone, key.1, None).await? {
+            return self.note(key, &bytes).map(Some);
+        }
+        if !draw.is_due {
+            return Ok(None);
+        }
+        let census = self.gate.census(&draw.zone).await?;
+        if census.settled_ms > census.now_ms || census.is_recovering {
+            // The state was lost a moment ago. Everybody gets the time to show the own place.
+            return Ok(None);
+        }
+        let frozen = self.freeze(draw, &census)?;
+        tracing::info!(
+            zone = %draw.zone, event = %draw.event.id, people = frozen.checkpoint().in_line(),
+            "the list of the draw is frozen"
+        );
+        self.keep(key, frozen).await.map(Some)
+    }
+
+    fn freeze(&self, draw: &ZoneDraw, census: &Census) -> Result<Kept, Fault> {
+        let Some(terms) = &draw.event.draw else { return Err(Fault::Kept("it has no terms".to_owned())) };
+        // The announced round must not be known yet, whichever of the clocks is behind.
+        let now_s = (census.unix_ms.max(store::unix_ms())).div_ceil(1_000);
+        let announced = match &terms.randomness {
+            admission::Randomness::Drand => {
+                Announced::Drand { round: QUICKNET.first_round_from(now_s + ROUND_AFTER_S) }
+            }
+            admission::Randomness::Stated(source) => Announced::Stated { source: source.to_string() },
+        };
+        let fallback = match terms.fallback {
+            DrawFallback::Wait => Fallback::Wait,
+            DrawFallback::Arrival => Fallback::Arrival,
+        };
+        let terms = Terms {
+            key_name: self.settings.name.clone(),
+            event: draw.event.id.to_string(),
+            zone: draw.zone.to_string(),
+            frozen_unix_s: now_s,
+            start_unix_s: draw.event.opens_s().into(),
+            announced,
+            fallback,
+        };
+        Ok(Kept::frozen(&self.signer(), terms, census)?)
+    }
+
+    /// Keeps it in the store, and takes in what is kept there then.
+    async fn keep(&self, key: &Key, kept: Kept) -> Result<Arc<Kept>, Fault> {
+        let bytes = self.gate.keep_draw(&key.0, key.1, Some(kept.to_bytes())).await?;
+        let bytes = bytes.ok_or_else(|| Fault::Kept("the store does not keep it".to_owned()))?;
+        self.note(key, &bytes)
+    }
+
+    fn note(&self, key: &Key, bytes: &[u8]) -> Result<Arc<Kept>, Fault> {
+        let mut known = lock(&self.known);
+        let now = Instant::now();
+        if let Some(known) = known.get_mut(key)
+            && known.kept.to_bytes() == bytes
+        {
+            known.looked = now;
+            return Ok(Arc::clone(&known.kept));
+        }
+        let kept = Arc::new(Kept::read(bytes).map_err(Fault::Kept)?);
+        let censuses = known.get(key).map_or(0, |known| known.censuses);
+        known.insert(key.clone(), Known { kept: Arc::clone(&kept), looked: now, censuses });
+        Ok(kept)
+    }
+
+    /// Fetches the announced round, once it is due. A value that an operator states comes by [`Draws::state`].
+    async fn ask_for_randomness(&self, draw: &ZoneDraw, key: &Key, kept: &Kept) -> Result<(), Fault> {
+        let Announced::Drand { round } = kept.checkpoint().terms().announced else { return Ok(()) };
+        let due_ms = QUICKNET.round_unix_s(round) * 1_000;
+        if store::unix_ms() < due_ms {
+            return Ok(());
+        }
+        let mut troubles = Vec::new();
+        for relay in &self.settings.drand {
+            match relay.fetch(round).await {
+                Ok(signature) => match kept.drawn(Randomness::Drand { round, signature }) {
+                    Ok(drawn) => {
+                        tracing::info!(zone = %draw.zone, event = %draw.event.id, round, "the round of drand is there");
+                        return self.keep(key, drawn).await.map(drop);
+                    }
+                    Err(fault) => troubles.push(format!("{relay}: {fault}")),
+                },
+                Err(fault) => troubles.push(format!("{relay}: {fault}")),
+            }
+        }
+        Err(Fault::NoRound(round, troubles.join("; ")))
+    }
+
+    /// Deals the line anew.
+    async fn deal(&self, draw: &ZoneDraw, key: &Key, lots: &Lots) -> Result<(), Fault> {
+        let census = self.gate.census(&draw.zone).await?;
+        if census.is_recovering || census.drawn.draw == key.1 {
+            return Ok(());
+        }
+        let tries = lock(&self.known).get_mut(key).map_or(0, |known| {
+            known.censuses += 1;
+            known.censuses
+        });
+        let dealt = self.gate.deal(&draw.zone, lots.deal(&census), tries >= CENSUSES).await?;
+        if dealt == Dealt::Done {
+            tracing::info!(zone = %draw.zone, event = %draw.event.id, people = lots.listed(), "the line is dealt by the draw");
+        }
+        Ok(())
+    }
+
+    /// The public key that signs now.
+    #[must_use]
+    pub fn key(&self) -> VerifierKey {
+        self.signer().key().clone()
+    }
+}

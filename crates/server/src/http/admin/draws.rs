@@ -1,0 +1,79 @@
+//! What an operator says about a draw: the value that decides it, or that the announced randomness did not come.
+
+use admission::ZoneId;
+use axum::extract::{FromRequestParts, Path, State};
+use hyper::http::request::Parts;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{body, json::Json, query::Operator, state::AdminState};
+use crate::{
+    draws::NotStated,
+    http::{
+        body::Whole,
+        problem::{DRAW_DECIDED, NO_DRAW, NOT_FOUND, OUT_OF_RANGE, Problem, STORE_AWAY},
+    },
+};
+
+/// A draw that a path names: the zone and the event.
+pub(super) struct DrawInPath(ZoneId, String);
+
+impl<S: Send + Sync> FromRequestParts<S> for DrawInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let named = path.ok().and_then(|Path((zone, event))| Some((ZoneId::parse(&zone).ok()?, event)));
+        named.map(|(zone, event)| Self(zone, event)).ok_or_else(|| NOT_FOUND.into())
+    }
+}
+
+/// What decides a draw. One of the two fields.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Stated)]
+pub(super) struct StatedShape {
+    /// The value that the announced source gave: 1 to 1,024 bytes on one line.
+    #[schema(example = "3 1 6 6 2 5", nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    /// `true`: the announced randomness did not come, and the order is that of arrival. Only if the event says `fallback = arrival`.
+    #[schema(nullable = false)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing: Option<bool>,
+}
+
+/// States what decides a draw whose list is frozen. It is signed and published, and cannot be changed.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/zones/{id}/draws/{event}",
+    operation_id = "state_draw",
+    tag = "zones",
+    params(
+        ("id" = String, Path, description = "The zone's id"),
+        ("event" = String, Path, description = "The event's id"),
+    ),
+    request_body = StatedShape,
+    responses((status = 200, body = StatedShape)),
+)]
+pub(super) async fn state(
+    State(state): State<AdminState>,
+    Operator { author, .. }: Operator,
+    DrawInPath(zone, event): DrawInPath,
+    Whole(body): Whole,
+) -> Result<Json<StatedShape>, Problem> {
+    state.definition(&zone)?;
+    let value = body::stated(&body)?;
+    let no_draw = |why| Problem::new(NO_DRAW, why);
+    let event = (state.draws.event(zone.as_str(), &event))
+        .ok_or_else(|| no_draw("the zone has no event of this name whose order is drawn"))?;
+    state.draws.state(&zone, &event, value.as_deref()).await.map_err(|why| match why {
+        NotStated::NotFrozen => no_draw("its list is not frozen yet: that happens when the event begins"),
+        NotStated::NotAsked => DRAW_DECIDED.into(),
+        NotStated::Wrong(why) => Problem::new(OUT_OF_RANGE, why),
+        NotStated::Away(why) => Problem::new(STORE_AWAY, why.to_string()).retry_after(1),
+    })?;
+    let (name, role) = (&author.name, &author.role);
+    tracing::info!(target: "audit", %zone, event = %event.id, name, role, value, "an operator stated what decides a draw");
+    let missing = value.is_none().then_some(true);
+    Ok(Json::ok(StatedShape { value, missing }))
+}

@@ -1,0 +1,155 @@
+//! Draws: lists who waits, deals a line anew, and keeps the record of a draw.
+//!
+//! Invariant: a list is made by one call, and so is a deal. The record is no part of the zone's state: the servers that know it give it
+//! back if it is lost.
+
+use std::collections::BTreeSet;
+
+use admission::{Census, CensusSegment, Deal, Dealt};
+use bytes::Bytes;
+
+use super::{
+    Redis, Result, Zone,
+    call::{ATTEMPTS, Refused},
+    client::Client,
+    lock,
+    memory::split,
+    scripts, text,
+    wire::{self, Garbled, Reply, SEGMENT_BYTES},
+};
+use crate::StoreError;
+
+/// How long the record of a draw is kept after it was written last, in milliseconds: 400 days.
+const KEPT_MS: u64 = 400 * 86_400_000;
+
+impl<C: Client> Redis<C> {
+    /// Lists who waits.
+    pub(super) async fn list_waiting(&self, zone: &Zone) -> Result<Census> {
+        for _ in 0..ATTEMPTS {
+            let segments: Vec<u64> = self.used_segments(zone)?.into_iter().collect();
+            let answer = match self.run(zone, &scripts::CENSUS, (&segments, &[]), |_| Vec::new()).await {
+                Ok(answer) => answer,
+                Err(Refused::Keys(_)) => {
+                    self.learn_segments(zone).await?;
+                    continue;
+                }
+                Err(Refused::Other(error)) => return Err(error),
+                Err(Refused::Torn(_)) => return Err(Garbled("a census").into()),
+            };
+            let (header, mut rest) = (answer.header, answer.rest);
+            let (settled_ms, recovers) = (rest.number()?, rest.number()?);
+            let (mut names, mut live, mut here) = (rest.list()?, rest.list()?, rest.list()?);
+            let mut listed = Vec::with_capacity(names.len());
+            while !names.is_empty() {
+                listed.push(CensusSegment {
+                    index: names.number()?,
+                    live: words(&mut live)?,
+                    here: words(&mut here)?,
+                });
+            }
+            return Ok(Census {
+                now_ms: header.now,
+                unix_ms: header.unix_ms,
+                next: header.next,
+                drawn: header.drawn,
+                settled_ms,
+                is_recovering: recovers == 1,
+                segments: listed,
+            });
+        }
+        Err(moves_too_fast())
+    }
+
+    /// Deals the line anew.
+    pub(super) async fn deal_line(&self, zone: &Zone, deal: &Deal, anyway: bool) -> Result<Dealt> {
+        let Deal { drawn, frozen, later, .. } = *deal;
+        for _ in 0..ATTEMPTS {
+            let mut segments = self.used_segments(zone)?;
+            let moves = split(later).0 - split(frozen).0;
+            let moved: Vec<u64> = (segments.range(split(frozen).0..split(drawn.from).0))
+                .map(|segment| segment + moves)
+                .collect();
+            segments.extend(moved);
+            segments.extend(deal.segments.iter().map(|dealt| dealt.index));
+            segments.insert(split(drawn.end).0);
+            let segments: Vec<u64> = segments.into_iter().collect();
+            let own = || {
+                let mut args: Vec<Bytes> = [
+                    u64::from(drawn.draw),
+                    frozen,
+                    later,
+                    drawn.from,
+                    drawn.end,
+                    deal.people(),
+                    u64::from(anyway),
+                ]
+                .map(text)
+                .into();
+                for dealt in &deal.segments {
+                    args.push(wire::turn_back(&dealt.live).collect::<Vec<u8>>().into());
+                    args.push(wire::turn_back(&dealt.here).collect::<Vec<u8>>().into());
+                }
+                args
+            };
+            let mut answer = match self.run(zone, &scripts::DEAL, (&segments, &[]), |_| own()).await {
+                Ok(answer) => answer,
+                Err(Refused::Keys(_)) => {
+                    self.learn_segments(zone).await?;
+                    continue;
+                }
+                Err(Refused::Other(error)) => return Err(error),
+                Err(Refused::Torn(_)) => return Err(Garbled("a deal's reply").into()),
+            };
+            return match answer.rest.number()? {
+                0 => Ok(Dealt::NotNow),
+                1 => Ok(Dealt::Done),
+                2 => Ok(Dealt::Changed),
+                _ => Err(Garbled("a deal's reply").into()),
+            };
+        }
+        Err(moves_too_fast())
+    }
+
+    /// The segments of the line that may have tickets, as far as this server knows.
+    fn used_segments(&self, zone: &Zone) -> Result<BTreeSet<u64>> {
+        let memory = lock(&zone.memory);
+        let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
+        let line = memory.header.base..=split(memory.header.next).0;
+        Ok(line.filter(|segment| !memory.is_unused(*segment)).collect())
+    }
+
+    /// Asks which segments the line has.
+    async fn learn_segments(&self, zone: &Zone) -> Result<()> {
+        // Boxed, because the compiler limits how deeply futures are nested.
+        Box::pin(self.beat_all(zone, &[], 0)).await.map(drop)
+    }
+
+    /// Keeps the record of draw `draw`, unless one of its stage is kept. Returns what is kept.
+    pub(super) async fn keep_draw(
+        &self,
+        zone: &Zone,
+        draw: u32,
+        new: Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let keys = vec![Bytes::from(format!("{}draw:{draw}", zone.prefix))];
+        let args = vec![new.unwrap_or_default().into(), text(KEPT_MS)];
+        let reply = self.client.run(&scripts::DRAW, keys, args, None).await;
+        let kept = Reply::new(reply.map_err(StoreError::from)?)?.bytes()?;
+        Ok((!kept.is_empty()).then(|| kept.to_vec()))
+    }
+}
+
+fn moves_too_fast() -> StoreError {
+    StoreError::Away("the line changes faster than this server can follow".to_owned())
+}
+
+/// The bits of a segment, which may be cut at the end.
+fn words(bits: &mut Reply) -> std::result::Result<Vec<u64>, Garbled> {
+    let bits = bits.bytes()?;
+    if bits.len() > SEGMENT_BYTES {
+        return Err(Garbled("a segment's bits"));
+    }
+    let mut whole = bits.to_vec();
+    whole.resize(SEGMENT_BYTES, 0);
+    Ok(wire::turn(&whole).collect())
+}
