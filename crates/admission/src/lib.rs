@@ -8,6 +8,7 @@
 //! front is answered from a view of a [`Snapshot`], which the crate `wait` makes.
 
 mod bypass;
+mod deal;
 mod definition;
 mod estimate;
 mod first_told;
@@ -31,6 +32,7 @@ mod window;
 mod zone;
 
 pub use bypass::BypassToken;
+pub use deal::{Census, CensusSegment, Deal, Dealt, Drawn};
 pub use definition::Definition;
 pub use estimate::Estimate;
 pub use first_told::FirstTold;
@@ -55,8 +57,8 @@ pub use ticket::Ticket;
 pub use visit::{Visit, VisitState};
 pub use window::{MINUTE_MS, Upcoming, Window};
 pub use zone::{
-    Census, CensusSegment, Claim, Deal, Dealt, Decided, Delta, Departure, Drawn, Dump, DumpSegment,
-    DumpTicket, Entry, Header, Image, Inconsistent, Joined, Leaver, MOST_NUMBERS, Proof, Verdict, Zone,
+    Claim, Decided, Delta, Departure, Dump, DumpSegment, DumpTicket, Entry, Header, Image, Inconsistent,
+    Joined, Leaver, MOST_NUMBERS, Proof, Verdict, Zone,
 };
 
 /// An instant on the store's clock.

@@ -35,14 +35,13 @@ use std::{
 };
 
 use crate::{
-    LongestPeriod, Mode, Now, Occupancy, PagePolls, Pages, Policy, Position, SlotState, Snapshot, Tally,
-    Window, Words,
+    Drawn, LongestPeriod, Mode, Now, Occupancy, PagePolls, Pages, Policy, Position, SlotState, Snapshot,
+    Tally, Window, Words,
     inside::Inside,
     policy::longest_near_period_ms,
     segment::{Clock, HEARD, PAGES, SEGMENT_TICKETS, Segment, split},
 };
 
-pub use draw::{Census, CensusSegment, Deal, Dealt, Drawn};
 pub use dump::{Dump, DumpSegment, DumpTicket};
 pub use durable::{Delta, Header, Image, Inconsistent};
 pub use leave::{Departure, Leaver, Proof};

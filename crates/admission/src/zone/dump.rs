@@ -2,8 +2,8 @@
 //!
 //! Invariant: two zones with equal dumps give the same replies to the same later calls.
 
-use super::{Drawn, Entry, Zone};
-use crate::{DumpInside, LongestPeriod, Tally, segment::SEGMENT_TICKETS};
+use super::{Entry, Zone};
+use crate::{Drawn, DumpInside, LongestPeriod, Tally, segment::SEGMENT_TICKETS};
 
 /// Everything that a zone's replies depend on, sorted by ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]

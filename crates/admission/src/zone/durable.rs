@@ -9,9 +9,9 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use super::{Drawn, Entry, MOST_NUMBERS, Zone};
+use super::{Entry, MOST_NUMBERS, Zone};
 use crate::{
-    Now, PAGE_TICKETS, PAGE_WORDS, Policy, Window, Words,
+    Drawn, Now, PAGE_TICKETS, PAGE_WORDS, Policy, Window, Words,
     segment::{PAGES, SEGMENT_TICKETS, Segment},
 };
 
