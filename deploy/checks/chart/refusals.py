@@ -37,8 +37,23 @@ class Refusals(unittest.TestCase):
         self.refused("there are settings of Redis, and store is memory", {"redis": {"passwordSecret": {"name": "a"}}})
         self.refused("config.zone is empty, and the embedded store needs a zone", {"config": {"zone": []}})
         self.refused("autoscaling.minReplicas is above", SHARED, {"autoscaling": {"enabled": True, "minReplicas": 9, "maxReplicas": 8}})
+        no_request = {"resources": {"requests": {"cpu": None}}}
+        self.refused("resources.requests.cpu is not set", SHARED, {"autoscaling": {"enabled": True}}, no_request)
         self.refused("tls.secret and tls.issuer are both set", {"tls": {"secret": "a", "issuer": {"name": "b"}, "dnsNames": ["c"]}})
         self.refused("tls.issuer is set, and tls.dnsNames is empty", {"tls": {"issuer": {"name": "b"}}})
+
+    def test_addresses(self) -> None:
+        for store in ("redis://a", "redis://a:6379/1", "redis-cluster://a:1,b", "redis-sentinel://a:1", "redis://a:1?service=b"):
+            self.refused("store is not the address of a Redis", SHARED, {"store": store})
+        self.refused("/store", SHARED, {"store": "redis-ring://a:1"})
+        for store in ("redis://a:1", "redis://[::1]:1/0", "rediss-cluster://a:1,b:2"):
+            accepted(self, render(merged(SHARED, {"store": store})))
+        sentinels = {"store": "rediss-sentinel://a:1,b:2?service=c", "networkPolicy": {"redisPorts": [1]}}
+        accepted(self, render(merged(SHARED, sentinels)))
+        for fanout in ("nats", "nats://a", "nats://a:1/b", "http://a:1"):
+            self.refused("config.fanout must be redis, none, or nats://HOST:PORT", SHARED, {"config": {"fanout": fanout}})
+        for fanout in ("redis", "none", "tls://a:1", "nats://a:1,b:2"):
+            accepted(self, render(merged(SHARED, {"config": {"fanout": fanout}})))
 
     def test_proxies(self) -> None:
         self.refused("config.route is for proxies, and config.trusted_proxies lists none", {"config": {"route": [{"deny": True}]}})

@@ -20,9 +20,9 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- define "weir.labels" -}}
 {{ include "weir.selector" . }}
 app.kubernetes.io/part-of: weir
-app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | replace "+" "_" | trunc 63 | quote }}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | trimAll "-_." | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "weir-%s" .Chart.Version | replace "+" "_" | trunc 63 }}
+helm.sh/chart: {{ printf "weir-%s" .Chart.Version }}
 {{- end -}}
 
 {{/* "true" if the lines are in Redis, and empty otherwise. */}}

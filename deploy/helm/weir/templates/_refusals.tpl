@@ -27,6 +27,17 @@ Values that fit the schema and make no sense together. Each is refused with one 
 {{- if contains "@" ($values.config.fanout | default "") -}}
   {{- fail "config.fanout has a login, which everybody could read in the ConfigMap: let NATS check the servers by their network, or use redis" -}}
 {{- end -}}
+{{- /* The network policy opens the ports of these. A rule without ports would open all. */ -}}
+{{- $hosts := "[^,/?@[:space:]]+:[0-9]{1,5}(,[^,/?@[:space:]]+:[0-9]{1,5})*" -}}
+{{- $redis := printf "^(rediss?(-cluster)?://%s(/0?)?|rediss?-sentinel://%s(/0?)?[?]service=[^&]+)$" $hosts $hosts -}}
+{{- if and (include "weir.shared" .) (not (regexMatch $redis $values.store)) -}}
+  {{- fail "store is not the address of a Redis: write redis-cluster://HOST:PORT,HOST:PORT, redis://HOST:PORT, or redis-sentinel://HOST:PORT?service=NAME (rediss… with TLS)" -}}
+{{- end -}}
+{{- with $values.config.fanout -}}
+  {{- if not (regexMatch (printf "^(redis|none|(nats|tls)://%s)$" $hosts) .) -}}
+    {{- fail "config.fanout must be redis, none, or nats://HOST:PORT (tls://HOST:PORT)" -}}
+  {{- end -}}
+{{- end -}}
 {{- range $number, $route := $values.config.route -}}
   {{- range $kind := list "header" "cookie" -}}
     {{- range $name, $value := get $route $kind | default dict -}}
@@ -62,6 +73,9 @@ Values that fit the schema and make no sense together. Each is refused with one 
 {{- end -}}
 {{- if and $values.autoscaling.enabled (gt (int64 $values.autoscaling.minReplicas) (int64 $values.autoscaling.maxReplicas)) -}}
   {{- fail "autoscaling.minReplicas is above autoscaling.maxReplicas: change one of them" -}}
+{{- end -}}
+{{- if and $values.autoscaling.enabled (not (dig "requests" "cpu" (dig "limits" "cpu" "" $values.resources) $values.resources)) -}}
+  {{- fail "autoscaling measures the processor time in percent of what a pod requests, and resources.requests.cpu is not set" -}}
 {{- end -}}
 {{- if and $values.networkPolicy.enabled (contains "-sentinel:" $values.store) (not $values.networkPolicy.redisPorts) -}}
   {{- fail "store names Sentinels, and the network policy needs the ports of the Redis servers, too: list all of them in networkPolicy.redisPorts" -}}
