@@ -9,7 +9,9 @@ use crate::{
     client::Reply,
     clock::eventually,
     events::{in_s, patch},
-    weir::{Setup, Weir, binary},
+    keys::KeyFiles,
+    redis::Standalone,
+    weir::{Setup, Weir, binary, zone},
 };
 
 /// The vectors of a draw: a record, and receipts.
@@ -114,6 +116,53 @@ fn state_value(weir: &Weir, body: &Value) -> String {
     said(&weir.admin_ask("POST", "/admin/v1/zones/Z/draws/sale", &[], Some(&body.to_string())))
 }
 
+/// Polls for these people, each at one of the servers, until all have entered. Returns who entered, in the order of the entries.
+fn enter_all<'a>(servers: &[&Weir], tokens: impl Iterator<Item = &'a String>) -> Vec<usize> {
+    let mut people: Vec<(usize, String)> = tokens.cloned().enumerate().collect();
+    let mut entered = Vec::new();
+    let mut step = |entered: &mut Vec<usize>| {
+        people.retain_mut(|(person, token)| {
+            let weir = servers[*person % servers.len()];
+            let reply = weir.post("/traffic/entry", &body("Z", Some(token)));
+            // The store may be away for a moment, and keeps all places.
+            if reply.status == 503 {
+                return true;
+            }
+            let answer = reply.json();
+            if answer["canEnter"] == true {
+                entered.push(*person);
+                return false;
+            }
+            answer["token"].as_str().expect("a token").clone_into(token);
+            true
+        });
+        people.is_empty()
+    };
+    eventually("somebody enters", || {
+        step(&mut entered);
+        (!entered.is_empty()).then_some(())
+    });
+    eventually("everybody has entered", || step(&mut entered).then_some(()));
+    entered
+}
+
+/// Checks that the first 30 people entered in the order of their receipts, 15 in a sub-window, and the others after them.
+fn assert_order_of(entered: &[usize], receipts: &[Value]) {
+    let position = |person: &usize| receipts[*person]["position"].as_u64().expect("a position");
+    let sorted = |people: &[usize]| {
+        let mut positions: Vec<u64> = people.iter().map(position).collect();
+        positions.sort_unstable();
+        positions
+    };
+    assert_eq!(
+        sorted(&entered[..15]),
+        (1..=15).collect::<Vec<_>>(),
+        "those who drew the first positions enter first"
+    );
+    assert_eq!(sorted(&entered[15..30]), (16..=30).collect::<Vec<_>>());
+    assert!(entered[30..].iter().all(|person| *person >= 30), "whoever came later enters last: {entered:?}");
+}
+
 /// Everybody who waits at the start gets a position by lot, and people enter in that order. Whoever came later stands behind, and whoever
 /// left has no position. A kill of the server changes nothing, and anybody can verify the record and each receipt.
 pub(crate) fn the_order_of_a_pre_queue_is_drawn() {
@@ -155,38 +204,12 @@ pub(crate) fn the_order_of_a_pre_queue_is_drawn() {
     });
     weir.kill_and_restart();
 
-    // The entries in their order, by the number of the person: those of the pre-queue come first.
-    let mut people: Vec<(usize, String)> = tokens.iter().chain(&late).cloned().enumerate().collect();
-    let mut entered = Vec::new();
-    eventually("everybody has entered", || {
-        people.retain_mut(|(person, token)| {
-            let answer = weir.post("/traffic/entry", &body("Z", Some(token))).json();
-            if answer["canEnter"] == true {
-                entered.push(*person);
-                return false;
-            }
-            answer["token"].as_str().expect("a token").clone_into(token);
-            true
-        });
-        people.is_empty().then_some(())
-    });
+    let entered = enter_all(&[&weir], tokens.iter().chain(&late));
     let record = eventually("the record is there again", || {
         Some(weir.get("/draws/Z/sale/record")).filter(|reply| reply.status == 200)
     });
     let receipts: Vec<Value> = tokens.iter().map(|token| receipt(&weir, token).json()).collect();
-    let position = |person: usize| receipts[person]["position"].as_u64().expect("a position");
-    // 15 in a sub-window.
-    let (in_first, in_second) = entered.split_at(15);
-    let mut positions: Vec<u64> = in_first.iter().map(|&person| position(person)).collect();
-    positions.sort_unstable();
-    assert_eq!(positions, (1..=15).collect::<Vec<_>>(), "those who drew the first positions enter first");
-    let mut rest: Vec<u64> = in_second[..15].iter().map(|&person| position(person)).collect();
-    rest.sort_unstable();
-    assert_eq!(rest, (16..=30).collect::<Vec<_>>());
-    assert!(
-        in_second[15..].iter().all(|person| *person >= 30),
-        "whoever came later enters last: {entered:?}"
-    );
+    assert_order_of(&entered, &receipts);
     assert_eq!(said(&receipt(&weir, &late[0])), "no_draw", "whoever came later is not on the list");
     let of_left = receipt(&weir, &left).json();
     assert_eq!((&of_left["inLine"], &of_left["position"]), (&false.into(), &Value::Null));
@@ -203,4 +226,70 @@ pub(crate) fn the_order_of_a_pre_queue_is_drawn() {
     args.extend(names.iter().map(String::as_str));
     let (exit, out, err) = verify(dir.path(), &args);
     assert_eq!((exit, err.as_str()), (Some(0), ""), "{out}");
+}
+
+/// Two servers share a Redis that loses everything after the freeze, and again after the line was dealt. They give it back, and the
+/// order stays.
+pub(crate) fn a_wiped_store_changes_no_draw() {
+    let redis = Standalone::start();
+    let keys = KeyFiles::old();
+    let zones = zone("Z", 150, "polling_period_ms = 1000\nidle_timeout_s = 12");
+    let start = || Setup::new(&(keys.named("key_file") + &zones)).arg("--store").arg(redis.url()).start();
+    let (one, two) = (start(), start());
+    let servers = [&one, &two];
+    // The first servers of an empty store cannot know that there was no line before.
+    let tokens: Vec<String> = (0..30)
+        .map(|person| {
+            let joined = eventually("there is a line", || {
+                Some(servers[person % 2].post("/traffic/wait", &body("Z", None)))
+                    .filter(|reply| reply.status == 200)
+            });
+            joined.json()["token"].as_str().expect("a token").to_owned()
+        })
+        .collect();
+    // Nobody is told apart from those who wait: the zone admits nobody in its first minute, so the event begins within that.
+    let (status, changed) = patch(&one, &json!({ "events": [drawn(5)] }));
+    assert_eq!(status, 200, "{changed}");
+    let keep = || {
+        for (person, token) in tokens.iter().enumerate() {
+            let reply = servers[person % 2].post("/traffic/entry", &body("Z", Some(token)));
+            assert!([200, 503].contains(&reply.status), "nobody loses the place: {reply:?}");
+            assert!(
+                reply.status == 503 || reply.json()["canEnter"] == false,
+                "nobody enters before the draw"
+            );
+        }
+    };
+    let stage_of = |weir: &Weir, stage: &str| weir.get("/draws/Z/sale").json()["stage"] == *stage;
+    eventually("the list is frozen, and both servers know it", || {
+        keep();
+        servers.iter().all(|weir| stage_of(weir, "frozen")).then_some(())
+    });
+    let checkpoint = one.get("/draws/Z/sale").json()["checkpoint"].clone();
+    redis.command(&["FLUSHALL"]);
+    let late: Vec<String> = (0..3)
+        .map(|_| {
+            let joined = eventually("places are taken again", || {
+                Some(two.post("/traffic/wait", &body("Z", None))).filter(|reply| reply.status == 200)
+            });
+            joined.json()["token"].as_str().expect("a token").to_owned()
+        })
+        .collect();
+    eventually("the value is stated", || {
+        (state_value(&one, &json!({ "value": "3 1 6" })) == "200").then_some(())
+    });
+    eventually("the line is dealt", || {
+        keep();
+        let told = one.post("/traffic/entry", &body("Z", Some(&tokens[0])));
+        (told.status == 200 && told.json()["waiting"]["reason"] != "draw").then_some(())
+    });
+    redis.command(&["FLUSHALL"]);
+    let entered = enter_all(&servers, tokens.iter().chain(&late));
+    let receipts: Vec<Value> = (tokens.iter())
+        .map(|token| two.post("/draws/Z/sale/receipt", &body("Z", Some(token))).json())
+        .collect();
+    assert_order_of(&entered, &receipts);
+    for weir in servers {
+        assert_eq!(weir.get("/draws/Z/sale").json()["checkpoint"], checkpoint, "there is one list");
+    }
 }

@@ -234,11 +234,7 @@ impl Policy {
     #[must_use]
     pub fn mode_after(&self, drawn: Drawn) -> Mode {
         match self.mode {
-            Mode::Auto
-                if self.opens_at.draw != 0 && self.opens_at.draw != drawn.draw && !draw_is_skipped() =>
-            {
-                Mode::Hold
-            }
+            Mode::Auto if self.opens_at.draw != 0 && self.opens_at.draw != drawn.draw => Mode::Hold,
             mode => mode,
         }
     }
@@ -355,16 +351,6 @@ impl Policy {
         let ms = near_ms + warning_ms(longest_period_ms) * 5 / 4;
         u64::from(self.front_len()).max(u64::from(self.admit_per_minute) * ms / 60_000)
     }
-}
-
-#[cfg(feature = "sabotage")]
-fn draw_is_skipped() -> bool {
-    crate::sabotage::on(crate::sabotage::Rule::Draw)
-}
-
-#[cfg(not(feature = "sabotage"))]
-const fn draw_is_skipped() -> bool {
-    false
 }
 
 #[cfg(test)]

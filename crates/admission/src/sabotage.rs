@@ -13,8 +13,6 @@ pub enum Rule {
     SubWindow,
     /// A zone opens at once, whatever its policy says.
     Opening,
-    /// A zone whose order is to be drawn opens without the draw.
-    Draw,
     /// Absent tickets hold slots as present ones do.
     Presence,
     /// A claim is granted regardless of the people ahead.
