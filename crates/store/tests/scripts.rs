@@ -28,7 +28,7 @@ const PINNED: [(&str, &str); 14] = [
     ("join", "4c051ec74d89bdc9b30e28c70b49a824ae2e2040"),
     ("enter", "be8d0a4d34a91ce533b61b556387bdb4181305b8"),
     ("beat", "f58c9f8c7fad1c89f8efe562a07eed00174da293"),
-    ("visits", "4f99318f57bffa906698b6162489bfb9e4a4b592"),
+    ("visits", "8472922111440a91eb5cbf4c27794e4808d4841e"),
     ("leave", "afade56183b0576ce1b95f0f7277b2033b8e65b7"),
     ("bind", "08bc5b084221138d275111256ab559dd565be158"),
     ("retire", "8801761bed9f2a50cc969be38d48c72349518827"),
