@@ -102,8 +102,11 @@ impl Auditor {
         self.begun.len() > 1 && (begun.count() > 0 || self.users.iter().any(near))
     }
 
-    /// A node began a line with this epoch and number, because it had none.
-    pub(crate) fn line_begins(&mut self, epoch: u32, number: u64) {
+    /// A node began a line with this epoch and number, because it had none. Its clock is ahead by this much.
+    pub(crate) fn line_begins(&mut self, now: u64, (epoch, number): Ticket, ahead_ms: i64) {
+        if self.opens_ms != 0 {
+            self.openings.push((now, u64::try_from(self.opens_ms - ahead_ms).unwrap_or(0)));
+        }
         if !self.begun.contains(&(epoch, number)) {
             self.begun.push((epoch, number));
         }
