@@ -234,8 +234,8 @@ const SILENCE_MS: u64 = 20_000;
 /// server's bounds, and 50 ms for the way of a call.
 const CLOCK_MS: u64 = 300;
 
-/// By how much a window may open early for each fault within it: the way of a call. Without it, seeds 31 and 94 of the operators' zones are 1 ms
-/// and 7 ms early.
+/// By how much a window may open early for each fault within it: the way of a call. Seeds 31 and 94 of the operators' zones need 1 ms and
+/// 6 ms of it.
 const WAY_MS: u64 = 50;
 
 /// Every server hears of a decision within so long, if nothing is wrong: a view each second, and the ways of calls.
