@@ -5,8 +5,10 @@
 --         left  holders who left, see leave.lua. Their visits do not count again before `left_until`, when all proofs of them have ended
 -- ARGV  after zone.lua's (n = 0): how many segments; then for each of them, four: its number; the revision of `left` that the server
 --       has; the offset of the active visitors in the bitmap (bytes), and their bits, which may be empty
--- Returns zone.lua's, then for each segment the revision of `left` (0 for none), and for each its bits, if the server has older ones
--- Cost  about 25 us; 10 us per segment, and 25 us more when a generation ends.
+-- Returns zone.lua's, then for each segment the revision of `left` (0 for none), and for each its bits, if the server has older ones;
+--       and all segments in which anybody is inside or left lately: between two lines they may be a thousand segments apart
+-- Cost  about 25 us; 10 us per segment, and 25 us more when a generation ends. 0.2 us for each segment between the first and the last one
+--       with visitors.
 
 local rows = {}
 local from, fault = begin(function(from)
@@ -50,7 +52,7 @@ local function drop(v)
   call('HDEL', KEYS[4], v.row)
 end
 
-local revs, lefts, dropped = {}, {}, {}
+local revs, lefts = {}, {}
 for i = 1, tonumber(ARGV[from]) do
   local at, key = from + (i - 1) * 4, FIXED + (i - 1) * 6
   local v = {
@@ -66,7 +68,7 @@ for i = 1, tonumber(ARGV[from]) do
   if z.max_active == 0 then
     z.inside = max(z.inside - call('BITCOUNT', v.in_key), 0)
     drop(v)
-    dropped[v.index], v.left_rev = true, 0
+    v.left_rev = 0
   else
     if v.left_until > 0 and v.left_until <= z.now then
       call('UNLINK', v.left_key)
@@ -83,15 +85,22 @@ for i = 1, tonumber(ARGV[from]) do
     if v.left_until > 0 or call('BITCOUNT', v.in_key) > 0 then
       local row = visits_row(generation, v.left_rev, v.left_until)
       if row ~= kept then call('HSET', KEYS[4], v.row, row) end
-    else
-      if kept or #seen > 0 then drop(v) end
-      dropped[v.index] = true
+    elseif kept or #seen > 0 then
+      drop(v)
     end
   end
   revs[i], lefts[i] = int(v.left_rev), ''
   if v.left_rev > tonumber(ARGV[at + 2]) then lefts[i] = call('GET', v.left_key) or '' end
 end
 call('DEL', active, spare)
-while z.inside_from < z.inside_end and dropped[z.inside_from] do z.inside_from = z.inside_from + 1 end
-if z.inside_from >= z.inside_end then z.inside_from, z.inside_end = 0, 0 end
-return finish(revs, lefts)
+local visited = {}
+for first = z.inside_from, z.inside_end - 1, 1000 do
+  local names = {}
+  for i = first, min(first + 999, z.inside_end - 1) do names[#names + 1] = 'v' .. int(i) end
+  local found = call('HMGET', KEYS[4], unpack(names))
+  for i = 1, #found do
+    if found[i] then visited[#visited + 1] = int(first + i - 1) end
+  end
+end
+z.inside_from, z.inside_end = tonumber(visited[1] or 0), tonumber(visited[#visited] or -1) + 1
+return finish(revs, lefts, visited)

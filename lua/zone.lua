@@ -178,9 +178,10 @@ end
 
 -- Time. The zone's clock is the clock of Redis minus an offset, kept within the bounds that the server passes. So a node
 -- whose clock differs, or was set, neither opens a window early nor stops the line. The bounds of an earlier epoch do not
--- count. Without bounds a long time cannot be told from a clock that was set; and if another process has the state now
--- (`is_other`), with a clock of its own, no time has passed. The clock leaps (`is_leap`) if a long time passes that only a
--- node without bounds shows, or that only a server knows, because calls without bounds had set the clock back.
+-- count. Without bounds a long time cannot be told from a clock that was set. If another process has the state now
+-- (`is_other`), its clock says nothing: as much time has passed as the server knows of at least, and none without bounds.
+-- The clock leaps (`is_leap`) if a long time passes that only a node without bounds shows, or that only a server knows,
+-- because calls without bounds had set the clock back.
 -- A call that stood still on its way has old bounds, and looks as if the clock was set. Nobody enters by it, and it does not set the
 -- zone's clock back, unless calls have been late for SET_MS and none was in time: then the clock was set.
 local is_bounded, is_late, is_leap
@@ -198,7 +199,7 @@ local function set_clock(is_other)
     late_since = is_late and (late_since or wall) or nil
     if is_late and wall - late_since < SET_MS then return z.now end
     is_leap = lo - max(shown, z.now) > LEAP_MS and hi > lo and not is_other
-    now = max(min(shown, hi), lo)
+    now = is_other and lo or max(min(shown, hi), lo)
   elseif is_other then
     now = z.now
   else
@@ -703,7 +704,7 @@ local function create(epoch, at, is_new)
   local time = call('TIME')
   local lo, hi = tonumber(ARGV[3]), tonumber(ARGV[4])
   wall = time[1] * 1000 + floor(time[2] / 1000)
-  z.now = max(hi > 0 and min(wall, hi) or wall, lo)
+  z.now = hi > 0 and lo or wall
   z.offset = wall - z.now
   z.opens = opening()
   z.due_base, z.epoch = z.now, epoch or tonumber(time[1])

@@ -324,6 +324,9 @@ const JUDGE_EACH: u64 = 5;
 const OF_A_ZONE: [&str; 9] =
     ["join", "enter", "beat", "visits", "leave", "retire", "policy", "restore", "mend"];
 
+/// Where the header has the first epoch of the line.
+const BORN: usize = 37;
+
 /// Reads on the wire what a call decided, for the auditor: which tickets entered by it, and when.
 fn tap(
     net: &mut Net,
@@ -358,8 +361,10 @@ fn tap(
             script.name
         );
         net.cluster.tell(now, line);
-        if script.name == "policy" {
-            net.auditor.line_begins(u32::try_from(field(0)).unwrap_or(0), field(4));
+        // A line begins with the epoch that it is named after.
+        if script.name == "policy" && field(BORN) == field(0) {
+            let line = (u32::try_from(field(0)).unwrap_or(0), field(4));
+            net.auditor.line_begins(now, line, net.cluster.clock_ahead_ms(node));
         }
     }
     if std::mem::replace(&mut net.rates[node], field(29)) != field(29) {

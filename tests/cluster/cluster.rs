@@ -193,6 +193,11 @@ impl Cluster {
         self.nodes[node].up && self.nodes[node].frozen_until <= now
     }
 
+    /// How far a node's clock is ahead.
+    pub(crate) fn clock_ahead_ms(&self, node: usize) -> i64 {
+        self.nodes[node].clock_ms
+    }
+
     /// What a node's clock shows, in microseconds since 1970.
     fn unix_us(&self, node: usize, now: u64) -> u64 {
         let unix_ms = START_UNIX_MS + i64::try_from(now).expect("short") + self.nodes[node].clock_ms;

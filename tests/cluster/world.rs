@@ -271,6 +271,7 @@ impl World {
                     let mut net = lock(&self.net);
                     let now = net.now();
                     net.cluster.tell(now, format!("server {} changed the zone", attempt % self.plan.servers));
+                    net.auditor.changed(now);
                     return;
                 }
             }

@@ -133,7 +133,7 @@ fn policy(dice: &mut Random, now_ms: u64) -> Policy {
         ..Policy::default()
     };
     let policy = policy.check().expect("in range");
-    match dice.below(6) {
+    match dice.below(12) {
         0 => event(["one", "two"][dice.below(2)]).policy(&policy),
         _ => policy,
     }
@@ -498,17 +498,10 @@ impl Pair<'_> {
         if self.next > 0 && dice.below(8) == 0 {
             seen.push(self.any_number(dice));
         }
-        // Of such segments, a server reports that nobody was active, where the rules have nothing to do.
-        if seen.is_empty() && self.rules.dump().drawn.draw != 0 {
-            return;
-        }
         let seen = marks(&seen);
         let redis = now(self.redis.line(&self.zone).visits(seen.clone())).expect("reports");
         let rules = self.rules.visits(&seen, self.at());
-        // Between the numbers of a deal there are segments without tickets, of which each report has only a part.
-        if self.rules.dump().drawn.draw == 0 {
-            self.same("who left", &redis.pages, &rules);
-        }
+        self.same("who left", &redis.pages, &rules);
         let inside = self.rules.dump().inside;
         let ended = inside.ended.saturating_sub(self.ended);
         kinds.note("idle visits", ended);
@@ -568,9 +561,6 @@ impl Pair<'_> {
         let used = |mut dump: Dump| {
             dump.segments.retain(|segment| segment.live > 0);
             dump.entries.clear();
-            if dump.drawn.draw != 0 {
-                dump.inside.left.clear();
-            }
             dump
         };
         let (redis, rules) =

@@ -104,8 +104,6 @@ struct Zone {
     signed: OnceCell<()>,
     /// When this server last began the state anew, and how often in a short time.
     mended: Mutex<Mended>,
-    /// Where the next report of visits goes on with the segments without tickets.
-    unused_from: AtomicU64,
 }
 
 /// The store in one Redis: a server, or a cluster.
@@ -186,7 +184,6 @@ impl<C: Client> Redis<C> {
                 prefix: format!("weir:v1:{{{id}}}:"),
                 memory: Mutex::default(),
                 decides: AtomicBool::new(false),
-                unused_from: AtomicU64::new(0),
                 signed: OnceCell::new(),
                 mended: Mutex::default(),
             })

@@ -1,6 +1,6 @@
 //! What can only be judged at the end of a run: windows, people inside, order and progress.
 
-use super::{Auditor, CLOCK_MS, Figures, Promise, RECOVERY_MS, Seen, Ticket};
+use super::{Auditor, CLOCK_MS, Figures, Promise, RECOVERY_MS, Seen, Ticket, WAY_MS};
 use crate::plan::Kind;
 
 /// How often people near the front are told to ask at least.
@@ -73,18 +73,26 @@ impl Auditor {
         Figures { users, entries, calls: self.calls, judged: self.judged }
     }
 
-    /// How often the zone's clock may have changed from `from` to `until`: by the faults that were in force then.
-    fn clock_changes(&self, from: u64, until: u64) -> u64 {
+    /// How many faults were in force from `from` to `until`.
+    fn faults(&self, from: u64, until: u64) -> u64 {
         self.disturbed.iter().filter(|&&(begins, ends)| begins <= until && ends >= from).count() as u64
+    }
+
+    /// By how much the zone's clock may have been moved ahead from `from` to `until`. Only a clock that is set while its node runs does
+    /// that: the clock of a process that takes over says nothing.
+    fn ahead_ms(&self, from: u64, until: u64) -> u64 {
+        let lately = |set: &&u64| **set <= until && **set + RECOVERY_MS >= from;
+        CLOCK_MS * self.set_ahead.iter().filter(lately).count() as u64
     }
 
     fn check_windows(&mut self, entries: &[Entry]) {
         for (length_ms, subs) in [(60_000, 1), (60_000 / u64::from(self.sub_windows), self.sub_windows)] {
             for (last, &Entry { ms: at, by_join, .. }) in entries.iter().enumerate() {
                 self.judged.windows += 1;
-                let changes = self.clock_changes(at.saturating_sub(length_ms), at);
-                self.judged.exact_windows += u64::from(changes == 0);
-                let within_ms = length_ms.saturating_sub(CLOCK_MS * changes);
+                let faults = self.faults(at.saturating_sub(length_ms), at);
+                self.judged.exact_windows += u64::from(faults == 0);
+                let ahead_ms = self.ahead_ms(at.saturating_sub(length_ms), at);
+                let within_ms = length_ms.saturating_sub(ahead_ms + WAY_MS * faults);
                 let first = entries.partition_point(|entry| entry.ms + within_ms < at);
                 let count = last - first + 1;
                 let cap = self.cap(entries[first].ms, at).div_ceil(subs) as usize;
@@ -93,7 +101,7 @@ impl Auditor {
                 if count > cap && !burst {
                     let promise = if subs == 1 { Promise::TooMany } else { Promise::TooManyInASubWindow };
                     let how = format!(
-                        "{count} people entered from {} ms to {at} ms, {cap} may; {changes} faults then",
+                        "{count} people entered from {} ms to {at} ms, {cap} may; {faults} faults then",
                         entries[first].ms
                     );
                     self.breaks(promise, how);
@@ -110,16 +118,26 @@ impl Auditor {
         entries[..until].iter().filter(inside).count()
     }
 
-    /// Nobody enters before the zone opens.
+    /// Nobody enters before the zone opens, by the clock of the node that began its line. However often the state is lost, only clocks
+    /// that are set ahead while their nodes run open it early.
     fn check_opening(&mut self, entries: &[Entry]) {
         if self.opens_ms == 0 {
             return;
         }
         self.judged.openings += 1;
-        if let Some(early) = entries.iter().find(|entry| entry.ms + CLOCK_MS < self.opens_ms) {
+        let opens_ms = |at: u64| {
+            let begun = self.openings.iter().filter(|(begun, _)| *begun <= at);
+            begun
+                .map(|(_, opens_ms)| *opens_ms)
+                .min()
+                .unwrap_or(u64::MAX)
+                .saturating_sub(self.ahead_ms(0, at))
+        };
+        if let Some(early) = entries.iter().find(|entry| entry.ms < opens_ms(entry.ms)) {
+            let opens_ms = opens_ms(early.ms);
             let how = format!(
-                "user {} entered at {} ms, and the zone opens at {} ms",
-                early.user, early.ms, self.opens_ms
+                "user {} entered at {} ms, and the zone opens at {opens_ms} ms",
+                early.user, early.ms
             );
             self.breaks(Promise::TooEarly, how);
         }

@@ -102,8 +102,29 @@ impl Auditor {
         self.begun.len() > 1 && (begun.count() > 0 || self.users.iter().any(near))
     }
 
-    /// A node began a line with this epoch and number, because it had none.
-    pub(crate) fn line_begins(&mut self, epoch: u32, number: u64) {
+    /// An operator was told that the last change is made. It may be lost all the same, if the store was emptied, a server that remembers
+    /// nothing made the register anew, and one that remembers the earlier register cannot reach the store: it writes that one back later.
+    pub(crate) fn changed(&mut self, now: u64) {
+        let remembers = |server: usize, wiped: u64| {
+            self.lives
+                .iter()
+                .any(|life| life.server == server && life.from + 1_000 < wiped && life.until > wiped)
+        };
+        let comes_later = |&(from, until, server): &(u64, u64, usize)| {
+            let missed = |&&wiped: &&u64| from <= wiped + 1_000 && wiped <= now;
+            until > now && self.wiped.iter().filter(missed).any(|&wiped| remembers(server, wiped))
+        };
+        let may_be_lost = self.silent.iter().any(comes_later);
+        if may_be_lost && let [.., before, _] = &mut self.policies[..] {
+            before.1 = u64::MAX;
+        }
+    }
+
+    /// A node began a line with this epoch and number, because it had none. Its clock is ahead by this much.
+    pub(crate) fn line_begins(&mut self, now: u64, (epoch, number): Ticket, ahead_ms: i64) {
+        if self.opens_ms != 0 {
+            self.openings.push((now, u64::try_from(self.opens_ms - ahead_ms).unwrap_or(0)));
+        }
         if !self.begun.contains(&(epoch, number)) {
             self.begun.push((epoch, number));
         }

@@ -85,7 +85,8 @@ impl World {
             Fault::ClockJump { node, by_ms } => {
                 let mut net = lock(&self.net);
                 net.cluster.jump(node, now, by_ms);
-                net.auditor.set_clock(now);
+                let ahead = by_ms > 0 && net.cluster.is_up(node);
+                net.auditor.set_clock(now, ahead);
             }
             Fault::KillServer { server, .. } => {
                 if lock(&self.net).servers[server].up {

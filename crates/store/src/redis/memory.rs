@@ -356,9 +356,9 @@ impl Memory {
         Ok(())
     }
 
-    /// The pages of tickets whose holders left, of the segments of `range`. Others are forgotten.
-    pub(super) fn left_pages(&mut self, range: std::ops::Range<u64>) -> Vec<(u64, Arc<Words>)> {
-        self.left.retain(|segment, _| range.contains(segment));
+    /// The pages of tickets whose holders left, of the segments of the last report. Others are forgotten.
+    pub(super) fn left_pages(&mut self, reported: &BTreeSet<u64>) -> Vec<(u64, Arc<Words>)> {
+        self.left.retain(|segment, _| reported.contains(segment));
         let mut pages = Vec::new();
         for (segment, (_, bits)) in &self.left {
             let mut whole = bits.to_vec();

@@ -1,9 +1,9 @@
 //! The visits: reports who is active inside a zone, and to whom an entry is bound.
 //!
-//! Invariant: every segment in which anybody is inside is passed to a report, so that time passes for all visits. Those without
-//! tickets take turns.
+//! Invariant: every segment in which anybody is inside, or left lately, is passed to each report, so that time passes for all visits
+//! and this server knows who left.
 
-use std::{collections::BTreeSet, sync::atomic::Ordering};
+use std::collections::BTreeSet;
 
 use admission::{Claim, PagePolls};
 use bytes::Bytes;
@@ -27,27 +27,24 @@ impl<C: Client> Redis<C> {
     pub(super) async fn report_visits(&self, zone: &Zone, seen: &[PagePolls]) -> Result<Left> {
         let seen = by_segment(seen);
         let range = self.inside_of(zone)?;
-        // Between two lines that began without each other there may be a thousand segments without a ticket, which would be seventy
-        // calls. Only visits of an earlier line can be there, so one call's worth of them is enough at a time.
-        let (mut unused, used): (Vec<u64>, Vec<u64>) = {
-            let memory = lock(&zone.memory);
-            let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
-            range.partition(|segment| memory.is_unused(*segment))
-        };
-        let from = zone.unused_from.load(Ordering::Relaxed);
-        let later = unused.partition_point(|segment| *segment < from);
-        unused.rotate_left(later);
-        unused.truncate(self.max_segments);
-        zone.unused_from.store(unused.last().map_or(0, |segment| segment + 1), Ordering::Relaxed);
-        let segments: BTreeSet<u64> = used.into_iter().chain(unused).chain(seen.keys().copied()).collect();
-        let segments: Vec<u64> = segments.into_iter().collect();
-        for slice in segments.chunks(self.max_segments) {
-            self.report_slice(zone, slice, &seen).await?;
+        let mut due: BTreeSet<u64> = seen.keys().copied().collect();
+        // Between two lines that began without each other there may be a thousand segments without visitors. Each call says which have
+        // some.
+        let is_wide = range.end.saturating_sub(range.start) > self.max_segments as u64;
+        if !is_wide {
+            due.extend(range);
         }
-        let range = self.inside_of(zone)?;
+        let mut reported = BTreeSet::new();
+        let mut is_complete = due.is_empty() && !is_wide;
+        while !is_complete {
+            let slice: Vec<u64> = due.difference(&reported).copied().take(self.max_segments).collect();
+            due.extend(self.report_slice(zone, &slice, &seen).await?);
+            reported.extend(slice);
+            is_complete = due.is_subset(&reported);
+        }
         let mut memory = lock(&zone.memory);
         let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
-        Ok(Left { pages: memory.left_pages(range), epochs: memory.past_epochs() })
+        Ok(Left { pages: memory.left_pages(&reported), epochs: memory.past_epochs() })
     }
 
     /// Binds an entry to an address, unless it is bound already. Returns the address that it is bound to.
@@ -71,7 +68,8 @@ impl<C: Client> Redis<C> {
         Ok(inside.from..inside.end)
     }
 
-    async fn report_slice(&self, zone: &Zone, slice: &[u64], seen: &Polls<'_>) -> Result<()> {
+    /// Reports some segments. Returns all in which anybody is inside or left lately.
+    async fn report_slice(&self, zone: &Zone, slice: &[u64], seen: &Polls<'_>) -> Result<Vec<u64>> {
         let own = |memory: &Memory| {
             let mut args = vec![text(slice.len())];
             for segment in slice {
@@ -91,7 +89,11 @@ impl<C: Client> Redis<C> {
             Err(Refused::Keys(_) | Refused::Torn(_)) => return Err(Garbled("a report's reply").into()),
         };
         let Answer { header, mut rest, .. } = answer;
-        let (mut revs, mut bits) = (rest.list()?, rest.list()?);
+        let (mut revs, mut bits, mut visited) = (rest.list()?, rest.list()?, rest.list()?);
+        let mut segments = Vec::with_capacity(visited.len());
+        while !visited.is_empty() {
+            segments.push(visited.number()?);
+        }
         let mut memory = lock(&zone.memory);
         let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
         for segment in slice {
@@ -100,6 +102,6 @@ impl<C: Client> Redis<C> {
                 memory.take_left(*segment, rev, bits)?;
             }
         }
-        Ok(())
+        Ok(segments)
     }
 }
