@@ -249,17 +249,20 @@ impl Zone {
     fn mark_approach(&mut self, end: u64, warning_ms: u64) -> u64 {
         let now_ms = self.now_ms;
         let is_before = |&(at_ms, _): &(u64, u64), ms: u64| at_ms + ms <= now_ms;
-        if self.marks.back().is_none_or(|last| is_before(last, warning_ms / 4)) {
+        let is_due = self.marks.back().is_none_or(|last| is_before(last, warning_ms / 4));
+        if is_due {
             self.marks.push_back((now_ms, end));
         }
-        while self.marks.get(1).is_some_and(|second| is_before(second, warning_ms)) {
-            self.marks.pop_front();
+        // The newest that is as old as the warning time, or the first one.
+        let heard = self.marks.iter().rposition(|mark| is_before(mark, warning_ms));
+        if is_due {
+            // Older marks are kept until then: the warning time may become longer.
+            self.marks.drain(..heard.unwrap_or(0));
         }
-        if !self.marks.front().is_some_and(|oldest| is_before(oldest, warning_ms)) {
-            return 0;
-        }
+        let Some(heard) = heard else { return 0 };
+        let since = if is_due { 0 } else { heard };
         // Where the end went back meanwhile, people were told the long period again.
-        self.marks.iter().fold(end, |least, &(_, end)| least.min(end))
+        self.marks.iter().skip(since).fold(end, |least, &(_, end)| least.min(end))
     }
 
     /// The most present tickets in the front. While nobody more may be inside, it is those whom a second's slots are for, and some
