@@ -2,7 +2,7 @@
 
 use store::redis::{client::Script, scripts};
 
-fn all() -> [&'static Script; 14] {
+fn all() -> [&'static Script; 15] {
     [
         &scripts::JOIN,
         &scripts::ENTER,
@@ -18,13 +18,14 @@ fn all() -> [&'static Script; 14] {
         &scripts::DEFINE,
         &scripts::LEARNED,
         &scripts::SERVERS,
+        &scripts::STOCK,
     ]
     .map(|script| &**script)
 }
 
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
-const PINNED: [(&str, &str); 14] = [
+const PINNED: [(&str, &str); 15] = [
     ("join", "4c051ec74d89bdc9b30e28c70b49a824ae2e2040"),
     ("enter", "be8d0a4d34a91ce533b61b556387bdb4181305b8"),
     ("beat", "f58c9f8c7fad1c89f8efe562a07eed00174da293"),
@@ -39,6 +40,7 @@ const PINNED: [(&str, &str); 14] = [
     ("define", "1ad4d1105e5324b4f2e49208ec60d4cb0bad16d5"),
     ("learned", "5356420f63b92d77a7fb0e87103999ee3dd191bc"),
     ("servers", "9972a20b89a7ccccd71bea10ccc5f56a6b6bdd1d"),
+    ("stock", "129e82f52c6e8faafbeea4f968ccb4e28aebbf8a"),
 ];
 
 #[test]
