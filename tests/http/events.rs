@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// An instant so many seconds from now, as operators write it, and in milliseconds.
-fn in_s(seconds: i64) -> (String, u64) {
+pub(crate) fn in_s(seconds: i64) -> (String, u64) {
     let second = i64::try_from(unix_ms() / 1_000).expect("fits") + seconds;
     let text = admission::instant_text(u32::try_from(second).expect("before 2106"));
     (text, u64::try_from(second).expect("after 1970") * 1_000)

@@ -15,7 +15,7 @@ use serde_json::Value;
 use store::unix_ms;
 use tokio::sync::mpsc;
 
-use super::record::{ChangeRecord, DrainRecord, LeftRecord, RoutesRecord, raw};
+use super::record::{ChangeRecord, DrainRecord, LeftRecord, RoutesRecord, StockRecord, raw};
 
 /// The most changes that wait for the log, for example while its disk is full. Operators make a few changes a minute; one
 /// change has at most 57 KB.
@@ -44,6 +44,7 @@ pub(super) struct Change {
 pub(super) enum Changed {
     Zone(ChangeRecord),
     Routes(RoutesRecord),
+    Stock(StockRecord),
     Left(LeftRecord),
     Drain(DrainRecord),
 }
@@ -109,6 +110,19 @@ impl Recorder {
         let (name, role, from) = (name.clone(), role.clone(), *from);
         let (before, after) = (before.to_vec(), after.to_vec());
         self.send(Changed::Routes(RoutesRecord { name, role, from, before, after }));
+    }
+
+    /// Records a change of what people are told is left in a zone. Both texts are JSON. Does not wait.
+    ///
+    /// # Panics
+    /// If a text is not JSON.
+    pub fn write_stock(&self, author: &Author, zone: &ZoneId, before: String, after: String) {
+        let Author { name, role, from } = author;
+        let from_text = from.map_or_else(String::new, |from| from.to_string());
+        tracing::info!(target: "audit", %zone, name, role, from = from_text, before, after, "what is left was changed");
+        let (zone, name, role, from) = (zone.clone(), name.clone(), role.clone(), *from);
+        let (before, after) = (raw(before), raw(after));
+        self.send(Changed::Stock(StockRecord { zone, name, role, from, before, after }));
     }
 
     /// Records that an operator ended the visit of ticket `seq`. Does not wait.

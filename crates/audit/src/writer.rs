@@ -105,6 +105,7 @@ impl Writer {
         let event = match &change.record {
             Changed::Zone(record) => Event::Change(record),
             Changed::Routes(record) => Event::Routes(record),
+            Changed::Stock(record) => Event::Stock(record),
             Changed::Left(record) => Event::Left(record),
             Changed::Drain(record) => Event::Drain(record),
         };

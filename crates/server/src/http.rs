@@ -16,6 +16,7 @@
 //! | [`stream`] | server-sent events, and the streams of waiting users |
 //! | [`wait`], [`console`], `asset` | pages and files |
 //! | `reply` | the JSON of replies to polls |
+//! | `stock_shape` | a tier of what is left, for the documents of both APIs |
 //! | [`request`], `query`, `body` | reading requests: the JSON of polls, the fields of a query, bodies with their limits |
 //! | `origin`, [`cors`] | whose pages may take and leave places, and read replies |
 //! | `health` | whether the server runs and is ready |
@@ -45,6 +46,7 @@ mod query;
 mod reply;
 pub mod request;
 pub mod served;
+mod stock_shape;
 pub mod stream;
 pub mod wait;
 

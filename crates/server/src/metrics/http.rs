@@ -33,6 +33,8 @@ pub enum Route {
     Jwks,
     /// `GET /traffic/notice`
     Notice,
+    /// `GET /traffic/stock`
+    Stock,
     /// `GET /wait/{zone}`
     Page,
     /// `GET /weir.js` and `GET /wait-assets/…`
@@ -51,14 +53,14 @@ impl Route {
     /// Whether apps call it.
     #[must_use]
     pub fn is_traffic(self) -> bool {
-        matches!(self, Self::Wait | Self::Entry | Self::Leave | Self::Stream | Self::Notice)
+        matches!(self, Self::Wait | Self::Entry | Self::Leave | Self::Stream | Self::Notice | Self::Stock)
     }
 }
 
 /// The label of each route, in the order of [`Route`].
-const ROUTES: [&str; 17] = [
+const ROUTES: [&str; 18] = [
     "wait", "entry", "leave", "stream", "events", "admin", "openapi", "healthz", "readyz", "jwks", "notice",
-    "page", "asset", "check", "metrics", "console", "other",
+    "stock", "page", "asset", "check", "metrics", "console", "other",
 ];
 
 /// Every status that the server answers with.

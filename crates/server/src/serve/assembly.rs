@@ -37,6 +37,7 @@ use crate::{
     past_events::PastEvents,
     servers::{AllAway, Servers, State},
     stats::Stats,
+    stock::Stocks,
     stores::{Connections, Logins, StoreSettings},
     tls::{Certificates, TlsSettings},
 };
@@ -100,8 +101,14 @@ pub(super) async fn assemble(
         tasks.spawn(Arc::clone(certificates).follow(Arc::clone(bus)));
     }
     let passes = Arc::new(ArcSwap::from_pointee(passes));
+    let stock = match &cells {
+        None => Stocks::in_dir(&config.data_dir).map_err(Failure::with(failure::IO))?,
+        Some(cells) => Stocks::in_cells(Arc::clone(cells)),
+    };
+    let stock = Arc::new(stock);
+    tasks.spawn(Arc::clone(&stock).follow());
     let streams = Arc::new(Streams::new(
-        (Arc::clone(&gate), Arc::clone(&passes)),
+        (Arc::clone(&gate), Arc::clone(&passes), Arc::clone(&stock)),
         metrics.streams.clone(),
         config.max_streams_per_client.map(|most| PerClient { most, ipv6_prefix: config.limit.ipv6_prefix }),
         Uncounted::new(&config.trusted_proxies, &config.limit.carrier_nats),
@@ -173,6 +180,7 @@ pub(super) async fn assemble(
         gate: Arc::clone(&gate),
         limits: Limits::new(&config.limit, zones.buckets_of),
         passes,
+        stock: Arc::clone(&stock),
         streams: Arc::clone(&streams),
         pages: ArcSwap::from_pointee(pages),
         routes: Arc::clone(&routes),
@@ -192,6 +200,7 @@ pub(super) async fn assemble(
         refusals: Refusals::default(),
         stats,
         changes,
+        stock,
         past,
         routes,
         recorder,

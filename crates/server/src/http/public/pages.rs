@@ -1,4 +1,4 @@
-//! The handlers of the waiting page, its files and a zone's notice.
+//! The handlers of the waiting page and its files, of a zone's notice, and of what is left in a zone.
 
 use admission::ZoneId;
 use axum::extract::{FromRequestParts, Path, RawQuery, State, rejection::PathRejection};
@@ -86,6 +86,28 @@ pub(super) async fn notice(
     let zone = zone.ok_or_else(|| Problem::new(MISSING_FIELD, "`zone`, in the address"))?;
     match state.gate.notice(&zone) {
         Some(notice) => Ok(wait::notice(&notice, &headers)),
+        None if state.gate.may_keep(&zone).await => Err(Problem::from(STORE_AWAY).retry_after(3)),
+        None => Err(UNKNOWN_ZONE.into()),
+    }
+}
+
+/// What is left in a zone: the labels and prices behind the numbers that polls get. Without tiers, nothing is told.
+#[utoipa::path(
+    get,
+    path = "/traffic/stock",
+    tag = "waiting",
+    params(("zone" = String, Query, description = "The zone's id", example = "TEST_ZONE")),
+    responses((status = 200, body = shape::Stock)),
+)]
+pub(super) async fn stock(
+    State(state): State<PublicState>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Replied {
+    let [zone] = fields(query.as_deref(), ["zone"], Others::Ignored)?;
+    let zone = zone.ok_or_else(|| Problem::new(MISSING_FIELD, "`zone`, in the address"))?;
+    match state.gate.policy(&zone) {
+        Some(_) => Ok(wait::stock(state.stock.of(&zone).as_deref(), &headers)),
         None if state.gate.may_keep(&zone).await => Err(Problem::from(STORE_AWAY).retry_after(3)),
         None => Err(UNKNOWN_ZONE.into()),
     }

@@ -12,6 +12,8 @@ use utoipa::{
     openapi::{Object, schema::ObjectBuilder, schema::Type},
 };
 
+use crate::http::stock_shape::StockTier;
+
 /// A request for a place.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -113,6 +115,12 @@ pub(super) struct Waiting {
     /// The time until the zone opens, in milliseconds, by the server's clock. Only while that is to come: nobody enters before.
     #[schema(minimum = 1, nullable = false)]
     opens_in_ms: Option<u32>,
+    /// What is left, where the operators tell it.
+    #[schema(nullable = false)]
+    stock: Option<Left>,
+    /// As many people are ahead as pieces are left of everything, or more: everything may be sold out before. Only where it is true.
+    #[schema(nullable = false, schema_with = always::<true>)]
+    beyond_stock: Option<bool>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -153,6 +161,29 @@ pub(super) enum StreamEventName {
 pub(super) struct Notice {
     #[schema(example = json!({"en": "Back at noon."}))]
     notice: BTreeMap<String, String>,
+}
+
+/// What is left in a zone.
+#[derive(ToSchema)]
+pub(super) struct Stock {
+    /// Differs where labels or prices differ; empty if nothing is told. Polls have the same.
+    texts: String,
+    /// In the order of the operators.
+    #[schema(max_items = 16)]
+    tiers: Vec<StockTier>,
+    /// How many pieces are left of everything; null if that is not known of some tier, or nothing is told.
+    #[schema(required)]
+    remaining: Option<u64>,
+}
+
+/// What is left, in a poll.
+#[derive(ToSchema)]
+pub(super) struct Left {
+    /// If it is not the one that the client has, `GET /traffic/stock` has the new labels and prices.
+    texts: String,
+    /// By the ids of tiers: 0 if a tier is sold out, null if nobody knows.
+    #[schema(example = json!({"floor": 12, "balcony": 0}))]
+    remaining: BTreeMap<String, Option<u32>>,
 }
 
 /// Public keys; RFC 7517.

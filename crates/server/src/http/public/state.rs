@@ -16,6 +16,7 @@ use crate::{
         wait::Pages,
     },
     passes::Passes,
+    stock::Stocks,
 };
 
 /// What the handlers of the public listener share.
@@ -30,6 +31,8 @@ pub struct PublicParts {
     pub limits: Limits,
     /// Signs the passes of holders who entered. A reload replaces it.
     pub passes: Arc<ArcSwap<Passes>>,
+    /// What is left in the zones.
+    pub stock: Arc<Stocks>,
     /// The streams of waiting users.
     pub streams: Arc<Streams>,
     /// The waiting pages. A reload replaces them.
