@@ -8,6 +8,8 @@
   const ANNOUNCE_MS = 60_000;
   // The shortest time for which a reason is visible.
   const REASON_MS = 30_000;
+  // How long the button to leave asks whether it was meant.
+  const SURE_MS = 6_000;
 
   const all = (name) => document.querySelectorAll(`[data-weir~="${name}"]`);
   const number = new Intl.NumberFormat(lang);
@@ -18,7 +20,7 @@
   function write(name, text) {
     for (const element of all(name)) {
       if (element.textContent !== text) element.textContent = text;
-      if (["reason", "trouble", "notice"].includes(name)) element.hidden = !text;
+      if (["reason", "trouble", "notice", "beyond"].includes(name)) element.hidden = !text;
     }
   }
 
@@ -63,6 +65,13 @@
   let pass = null;
   // When the zone opens; null if it is open, or nobody knows. By the server's clock, which says how long it is still.
   let opens_at = null;
+  // What is left, as the last reply said; null if nothing is told. Its labels and prices are fetched beside it.
+  let stock = null;
+  let labels = { texts: null, tiers: [] };
+  let is_fetching = false;
+  let is_beyond = false;
+  let beyond_until = 0;
+  let sure_timer;
 
   function announce(text, now = true) {
     if (!now && performance.now() - announced_at < ANNOUNCE_MS) return;
@@ -80,10 +89,97 @@
       element.hidden = !element.dataset.when.split(" ").includes(next);
     }
     for (const element of all("go")) element.hidden ||= !target;
+    offer_to_leave();
     if (next !== "waiting") {
       document.title = `${say(`heading_${next}`)} · ${texts.title}`;
       announce(`${say(`heading_${next}`)}. ${say(explanation, { idle, ...values })}`);
     }
+  }
+
+  /// Fetches the labels and prices that belong to the numbers of the replies.
+  async function fetch_labels() {
+    if (is_fetching) return;
+    is_fetching = true;
+    for (let pause_ms = labels.texts === null ? 0 : 2_000; stock && stock.texts !== labels.texts; pause_ms = 4_000) {
+      // Everybody who waits hears of new labels at the same moment.
+      await new Promise((done) => setTimeout(done, pause_ms * Math.random()));
+      // The address has the tag, so that no cache answers with older labels.
+      const query = new URLSearchParams({ zone, texts: stock?.texts ?? "" });
+      const reply = await fetch(`../traffic/stock?${query}`).catch(() => null);
+      if (reply?.ok) labels = await reply.json().catch(() => labels);
+      if (stock) show_stock();
+    }
+    is_fetching = false;
+  }
+
+  function price({ currency, from, to }) {
+    const money = new Intl.NumberFormat(lang, { style: "currency", currency });
+    return [...new Set([from, to].map((amount) => money.format(Number(amount))))].join("–");
+  }
+
+  const pieces = (left) => (left === null ? "" : left === 0 ? say("sold_out") : say("left", { n: number.format(left) }));
+  const spoken = (texts) => texts[[lang, "en", ...Object.keys(texts)].find((tag) => tag in texts)] ?? "";
+
+  function show_stock() {
+    const tiers = stock && stock.texts === labels.texts ? labels.tiers : [];
+    for (const element of all("stock")) element.hidden = tiers.length === 0;
+    for (const list of all("tiers")) {
+      while (list.children.length > tiers.length) list.lastElementChild.remove();
+      tiers.forEach((tier, at) => {
+        if (!list.children[at]) {
+          const item = list.appendChild(document.createElement("li"));
+          const parts = [["bdi", "label"], ["span", "price"], ["span", "count"]];
+          for (const [kind, name] of parts) item.appendChild(document.createElement(kind)).className = name;
+        }
+        const item = list.children[at];
+        const left = stock.remaining[tier.id] ?? null;
+        item.className = left === 0 ? "gone" : "";
+        [spoken(tier.label), tier.price ? price(tier.price) : "", pieces(left)].forEach((text, part) => {
+          if (item.children[part].textContent !== text) item.children[part].textContent = text;
+        });
+      });
+    }
+  }
+
+  /// Shows what is left. Returns what is to be announced: a tier that is sold out now, or that everything may be before the user's turn.
+  function left(now, beyond) {
+    const before = stock;
+    stock = now;
+    if (stock && stock.texts !== labels.texts) fetch_labels();
+    show_stock();
+    const gone = stock && before?.texts === stock.texts ? labels.tiers.filter(({ id }) => before.remaining[id] && stock.remaining[id] === 0) : [];
+    const news = gone.map(({ label }) => say("tier_gone", { tier: spoken(label) }));
+    const total = Object.values(stock?.remaining ?? {}).reduce((sum, of_tier) => sum + of_tier, 0);
+    const was_beyond = is_beyond;
+    is_beyond = beyond;
+    if (beyond) {
+      const text = say(total ? "beyond" : "beyond_all", { n: number.format(total) });
+      if (!was_beyond || total === 0) news.push(text);
+      write("beyond", text);
+    } else if (was_beyond) {
+      beyond_until = performance.now() + REASON_MS;
+      write("beyond", say("beyond_over"));
+      news.push(say("beyond_over"));
+    } else if (performance.now() >= beyond_until) {
+      write("beyond", "");
+    }
+    offer_to_leave();
+    return news.join(" ");
+  }
+
+  function offer_to_leave() {
+    for (const button of all("leave")) button.hidden = !(is_beyond && state === "waiting");
+  }
+
+  /// The user gives up the place. A second press is needed, because the place is lost by it.
+  function leave() {
+    const is_sure = sure_timer !== undefined;
+    clearTimeout(sure_timer);
+    sure_timer = is_sure ? undefined : setTimeout(() => ((sure_timer = undefined), write("leave", say("leave"))), SURE_MS);
+    write("leave", say(is_sure ? "leave" : "leave_sure"));
+    if (!is_sure) return;
+    place.leave();
+    show("left");
   }
 
   function countdown() {
@@ -92,7 +188,7 @@
     write("reason", seconds > 0 ? say("reason_early", { opens: until(seconds) }) : say("reason_opening"));
   }
 
-  function waiting({ rank, progress, eta, reason, stale, opens_in_ms }) {
+  function waiting({ rank, progress, eta, reason, stale, opens_in_ms, stock: now_left, beyond_stock }) {
     const arrived = state !== "waiting";
     show("waiting");
     write("trouble", "");
@@ -101,6 +197,7 @@
     for (const bar of all("progress")) bar.value = progress;
     document.title = say("title_waiting", { rank: number.format(rank), title: texts.title });
     opens_at = opens_in_ms ? performance.now() + opens_in_ms : null;
+    const of_stock = left(now_left, beyond_stock);
     const why = opens_at ? "early" : (reason ?? (stale ? "stale" : null));
     const lasts = ["early", "held", "stale"].includes(why);
     const values = opens_at ? { opens: until(Math.ceil(opens_in_ms / 1_000)) } : {};
@@ -111,8 +208,9 @@
       const news = why && !document.querySelector(`[data-weir~="reason"][data-reason="${why}"]`);
       write("reason", why ? say(`reason_${why}`, values) : "");
       for (const element of all("reason")) element.dataset.reason = why ?? "";
-      if (news || (lasts && is_over)) return announce(say(`reason_${why}`, values));
+      if (news || (lasts && is_over)) return announce(`${say(`reason_${why}`, values)} ${of_stock}`.trim());
     }
+    if (of_stock) return announce(of_stock);
     const now = { rank: number.format(rank), eta: eta ? words(eta) : say("eta_unknown") };
     announce(say("announce_waiting", now), arrived || is_over);
   }
@@ -168,10 +266,10 @@
       const reply = await fetch(`../traffic/notice?${new URLSearchParams({ zone })}`).catch(() => null);
       if (reply?.ok) {
         const { notice: by_language } = await reply.json();
-        const spoken = [lang, "en", ...Object.keys(by_language)].find((tag) => tag in by_language);
-        const text = by_language[spoken] ?? "";
+        const language = [lang, "en", ...Object.keys(by_language)].find((tag) => tag in by_language);
+        const text = by_language[language] ?? "";
         const is_news = text && [...all("notice")].some((element) => element.textContent !== text);
-        for (const element of all("notice")) if (spoken) element.lang = spoken;
+        for (const element of all("notice")) if (language) element.lang = language;
         write("notice", text);
         if (is_news) announce(text);
       }
@@ -191,6 +289,7 @@
       place.anew();
     });
   }
+  for (const button of all("leave")) button.addEventListener("click", leave);
   for (const button of all("go")) button.addEventListener("click", go);
   for (const button of all("reload")) button.addEventListener("click", () => location.reload());
   notice();
