@@ -173,14 +173,13 @@ impl Stocks {
         self.load().get(zone).map_or(0, |stock| stock.number)
     }
 
-    /// Takes in what other servers are told, for ever. Returns at once where no other server shares the zones.
-    pub async fn follow(self: Arc<Self>) {
+    /// Takes in what other servers of the cell with this index are told, for ever. Returns at once if there is no such cell: no other
+    /// server shares the zones then.
+    pub async fn follow(self: Arc<Self>, cell: usize) {
         let Keeper::Cells(_, shared) = &self.keeper else { return };
-        // One after the other: a cell that does not answer is not asked before it lists its zones again.
+        let Some(cell) = shared.get(cell) else { return };
         loop {
-            for cell in shared {
-                cell.look().await;
-            }
+            cell.look().await;
             sleep(EVERY).await;
         }
     }

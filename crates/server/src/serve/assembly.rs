@@ -106,7 +106,9 @@ pub(super) async fn assemble(
         Some(cells) => Stocks::in_cells(Arc::clone(cells)),
     };
     let stock = Arc::new(stock);
-    tasks.spawn(Arc::clone(&stock).follow());
+    for at in 0..cells.as_ref().map_or(0, |cells| cells.all().len()) {
+        tasks.spawn(Arc::clone(&stock).follow(at));
+    }
     let streams = Arc::new(Streams::new(
         (Arc::clone(&gate), Arc::clone(&passes), Arc::clone(&stock)),
         metrics.streams.clone(),
