@@ -43,8 +43,8 @@ const MAX_WAITING: usize = 64;
 pub struct InStock {
     /// What was set.
     pub stock: Stock,
-    /// Differs from the number of every other one of this server: two with the same number are the same.
-    pub number: u64,
+    /// Another one than that of the stock before it, if more than a number differs, or a tier is sold out or back. Never 0.
+    pub news: u64,
     /// Changes whenever something besides the numbers changes.
     pub texts: String,
     /// What the object `waiting` of a poll has beside its other fields, with a comma before it.
@@ -56,12 +56,12 @@ pub struct InStock {
 }
 
 impl InStock {
-    /// Makes the bytes of a stock. `number` is no other one's.
-    pub(crate) fn new(stock: Stock, number: u64) -> Self {
+    /// Makes the bytes of a stock.
+    pub(crate) fn new(stock: Stock, news: u64) -> Self {
         let texts = json::texts_tag(&stock);
         let in_polls = format!(r#","stock":{}"#, json::in_polls(&stock, &texts)).into();
         let document = json::document(&stock, &texts).into();
-        Self { total: stock.total(), number, in_polls, document, texts, stock }
+        Self { total: stock.total(), news, in_polls, document, texts, stock }
     }
 
     /// How many pieces are left of each tier, as polls have it; null where nobody knows.
@@ -96,7 +96,7 @@ struct Board {
     shown: ArcSwap<Shown>,
     /// Held while `shown` is replaced.
     replacing: Mutex<()>,
-    numbers: AtomicU64,
+    news: AtomicU64,
 }
 
 impl Board {
@@ -108,8 +108,10 @@ impl Board {
             if stock.is_empty() {
                 shown.remove(&zone);
             } else {
-                let number = 1 + self.numbers.fetch_add(1, Ordering::Relaxed);
-                shown.insert(zone, Arc::new(InStock::new(stock, number)));
+                let before = shown.get(&zone).filter(|before| !before.stock.differs_notably(&stock));
+                let news = before
+                    .map_or_else(|| 1 + self.news.fetch_add(1, Ordering::Relaxed), |before| before.news);
+                shown.insert(zone, Arc::new(InStock::new(stock, news)));
             }
         }
         self.shown.store(Arc::new(shown));
@@ -165,12 +167,6 @@ impl Stocks {
     #[must_use]
     pub fn of(&self, zone: &str) -> Option<Arc<InStock>> {
         self.load().get(zone).cloned()
-    }
-
-    /// The number of what a zone has in stock; 0 if nothing is told about it.
-    #[must_use]
-    pub fn number(&self, zone: &str) -> u64 {
-        self.load().get(zone).map_or(0, |stock| stock.number)
     }
 
     /// Takes in what other servers of the cell with this index are told, for ever. Returns at once if there is no such cell: no other
@@ -244,7 +240,15 @@ mod tests {
         board.show(vec![(zone("Y"), stock(&floor))]);
         let now = board.shown.load();
         assert!(Arc::ptr_eq(&first, &now["Z"]), "another zone's change makes nothing anew");
-        assert_ne!(now["Y"].number, first.number);
+        assert_ne!(now["Y"].news, first.news);
+        let fewer = json!([{"id": "floor", "label": {"en": "A \"b\""}, "remaining": 6}, {"id": "x", "label": {"en": "X"}}]);
+        board.show(vec![(zone("Z"), stock(&fewer))]);
+        assert_eq!(board.shown.load()["Z"].news, first.news, "one piece less is no news for a stream");
+        board.show(vec![
+            (zone("Z"), stock(&floor)),
+            (zone("Z"), stock(&json!([{"id": "floor", "label": {"en": "B"}}]))),
+        ]);
+        assert_ne!(board.shown.load()["Z"].news, first.news, "another label is");
         board.show(vec![(zone("Z"), Stock::default())]);
         assert!(!board.shown.load().contains_key("Z"));
     }

@@ -8,6 +8,8 @@
   const ANNOUNCE_MS = 60_000;
   // The shortest time for which a reason is visible.
   const REASON_MS = 30_000;
+  // The shortest time between two requests for labels, unless the page has none yet.
+  const LABELS_MS = 4_000;
   // How long the button to leave asks whether it was meant.
   const SURE_MS = 6_000;
 
@@ -69,6 +71,7 @@
   let stock = null;
   let labels = { texts: null, tiers: [] };
   let is_fetching = false;
+  let fetched_at = -Infinity;
   let is_beyond = false;
   let beyond_until = 0;
   let sure_timer;
@@ -100,13 +103,18 @@
   async function fetch_labels() {
     if (is_fetching) return;
     is_fetching = true;
-    for (let pause_ms = labels.texts === null ? 0 : 2_000; stock && stock.texts !== labels.texts; pause_ms = 4_000) {
-      // Everybody who waits hears of new labels at the same moment.
-      await new Promise((done) => setTimeout(done, pause_ms * Math.random()));
+    // Everybody who waits hears of new labels at the same moment. Servers may say different things for a while, and an older one knows no
+    // labels: each try comes later than the one before.
+    const since_ms = performance.now() - fetched_at;
+    let pause_ms = Math.max(labels.texts === null ? 0 : 2_000 * Math.random(), since_ms < LABELS_MS ? LABELS_MS - since_ms : 0);
+    for (let longest_ms = 4_000; stock && stock.texts !== labels.texts; longest_ms = Math.min(64_000, 2 * longest_ms)) {
+      await new Promise((done) => setTimeout(done, pause_ms));
+      pause_ms = longest_ms * (0.5 + Math.random() / 2);
       // The address has the tag, so that no cache answers with older labels.
       const query = new URLSearchParams({ zone, texts: stock?.texts ?? "" });
       const reply = await fetch(`../traffic/stock?${query}`).catch(() => null);
       if (reply?.ok) labels = await reply.json().catch(() => labels);
+      fetched_at = performance.now();
       if (stock) show_stock();
     }
     is_fetching = false;

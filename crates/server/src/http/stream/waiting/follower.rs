@@ -26,8 +26,8 @@ pub(super) struct Follower {
     /// The ticket of its last token.
     pub(super) ticket: Ticket,
     last: Option<WaitStatus>,
-    /// The number of what is left in the zone, as it was told with `last`; 0 for nothing.
-    stock: u64,
+    /// What was told with `last` of what is left in the zone.
+    stock: StockTold,
     /// When `last` was sent.
     told_at: Instant,
     /// When anything was sent.
@@ -62,7 +62,7 @@ impl Follower {
             token,
             ticket: first.1,
             last: None,
-            stock: 0,
+            stock: StockTold::default(),
             told_at: now,
             sent_at: now,
             _counted: counted,
@@ -135,7 +135,7 @@ impl Follower {
         if self.outlet.send(text.as_bytes()) {
             let now = Instant::now();
             (self.last, self.ticket, self.token) = (Some(wait), ticket, token);
-            (self.told_at, self.sent_at, self.stock) = (now, now, number(stock));
+            (self.told_at, self.sent_at, self.stock) = (now, now, StockTold::of(stock, wait.rank));
         }
     }
 
@@ -151,7 +151,7 @@ impl Follower {
         let shape = |wait: &WaitStatus| (wait.rank, wait.reason, wait.stale, wait.eta.is_some());
         let period = Duration::from_millis(last.polling_period_ms.into());
         shape(last) != shape(wait)
-            || self.stock != number(stock)
+            || self.stock != StockTold::of(stock, wait.rank)
             || self.ticket.told_s != ticket.told_s
             || now.saturating_duration_since(self.told_at) >= period
     }
@@ -182,9 +182,18 @@ fn write_id(text: &mut String, token: &Token) {
     debug_assert!(written.is_ok(), "writing to a String does not fail");
 }
 
-/// The number of what is left in a zone; 0 for nothing.
-fn number(stock: Option<&InStock>) -> u64 {
-    stock.map_or(0, |stock| stock.number)
+/// What is worth a message of what is left in a zone. A number that only becomes another one is not: it comes with the next message.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct StockTold {
+    /// See [`InStock::news`]; 0 for nothing.
+    news: u64,
+    is_beyond: bool,
+}
+
+impl StockTold {
+    fn of(stock: Option<&InStock>, rank: u64) -> Self {
+        Self { news: stock.map_or(0, |stock| stock.news), is_beyond: is_beyond(stock, rank) }
+    }
 }
 
 /// Writes an event `wait`. `common` is what [`common_part`] returned.
