@@ -1,4 +1,5 @@
-// What is left, as people see it: on the waiting page, in both languages and in several tabs, and on the console.
+// What is left, as people see it: on the waiting page, in both languages and in several tabs, and on the console. And the published
+// rule of the line.
 
 import assert from "node:assert/strict";
 import { test as all } from "node:test";
@@ -84,6 +85,21 @@ test("what is left is told in Korean, in each tab, after a reload, and until it 
   assert.ok(await at.locator('[data-weir="leave"]').isHidden());
   await stock(weir, { tiers: [] });
   for (const tab of [at, second]) await until("nothing is told", async () => tab.locator('[data-weir="stock"]').isHidden());
+});
+
+test("the rule of the line is shown to whoever opens it", async (t) => {
+  const weir = await Weir.start(t, { config: held({ max_active: 50 }), args: ["--audit-dir", "audit"] });
+  for (const [lang, opens, says] of [["en", "How this line works", /nobody enters\..*is silent for 10 seconds/], ["ko", "이 줄의 규칙", /아무도 입장하지 않습니다.*10초 동안/]]) {
+    const at = await page(t, `${weir.url}/wait/Z?lang=${lang}`);
+    await comes_to(at, "waiting");
+    assert.equal(calls(at, "/zones/Z/rules").length, 0, "nobody asks before it is opened");
+    await at.getByText(opens).click();
+    const said = () => at.locator('[data-weir="rule"]').textContent();
+    await until("it is shown", async () => says.test(await said()));
+    assert.match(await said(), /[0-9a-f]{64}/, "the record of the audit log");
+    assert.deepEqual(await axe(at), []);
+    await shot(at, `wait rules ${lang}`);
+  }
 });
 
 test("the console shows what is left and how many people are told", async (t) => {

@@ -45,6 +45,7 @@ mod protected;
 mod reload;
 mod restart;
 mod routes;
+mod rules;
 mod startup;
 mod stock;
 mod store_logins;
@@ -149,6 +150,10 @@ fn together() -> Vec<Trial> {
         routes::all_servers_of_a_store_have_them,
         routes::the_command_line_shows_and_sets_them,
         routes::bypass_tokens_open_what_they_name,
+        rules::a_change_is_in_the_audit_chain,
+        rules::who_is_let_past_is_counted,
+        rules::everybody_may_read_it,
+        rules::all_servers_of_a_store_publish_the_same,
         stock::nothing_of_the_line_depends_on_it,
         stock::all_servers_of_a_store_tell_it,
         stock::people_are_told_what_is_left,

@@ -59,6 +59,8 @@ pub(super) enum Event<'a> {
     Routes(&'a RoutesRecord),
     /// Somebody changed what people are told is left in a zone, beyond a number.
     Stock(&'a StockRecord),
+    /// The published rule of a zone is another one than before.
+    Rule(&'a RuleRecord),
     /// An operator ended a visit.
     Left(&'a LeftRecord),
     /// An operator took this server out of service, or put it back.
@@ -162,6 +164,19 @@ pub(super) struct StockRecord {
     pub(super) before: Box<RawValue>,
     /// What is told after it.
     pub(super) after: Box<RawValue>,
+}
+
+/// The rule of a zone, as this server publishes it from now on.
+#[derive(Debug, Serialize)]
+pub(super) struct RuleRecord {
+    #[serde(serialize_with = "zone_name")]
+    pub(super) zone: ZoneId,
+    /// The digest of the rule that this server saw before; null if it saw none.
+    pub(super) before: Option<String>,
+    /// The digest of this one, as it is published.
+    pub(super) digest: String,
+    /// The rule, as it is published.
+    pub(super) rule: Box<RawValue>,
 }
 
 /// An operator's end of a visit.

@@ -13,9 +13,10 @@ use admission::ZoneId;
 use gate::definitions::{self, Author, definition_json};
 use serde_json::Value;
 use store::unix_ms;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-use super::record::{ChangeRecord, DrainRecord, LeftRecord, RoutesRecord, StockRecord, raw};
+use super::record::{ChangeRecord, DrainRecord, LeftRecord, RoutesRecord, RuleRecord, StockRecord, raw};
+use crate::chain::Head;
 
 /// The most changes that wait for the log, for example while its disk is full. Operators make a few changes a minute; one
 /// change has at most 57 KB.
@@ -45,6 +46,8 @@ pub(super) enum Changed {
     Zone(ChangeRecord),
     Routes(RoutesRecord),
     Stock(StockRecord),
+    /// Whoever wrote it is told which line has it.
+    Rule(RuleRecord, oneshot::Sender<Head>),
     Left(LeftRecord),
     Drain(DrainRecord),
 }
@@ -123,6 +126,26 @@ impl Recorder {
         let (zone, name, role, from) = (zone.clone(), name.clone(), role.clone(), *from);
         let (before, after) = (raw(before), raw(after));
         self.send(Changed::Stock(StockRecord { zone, name, role, from, before, after }));
+    }
+
+    /// Records that the published rule of a zone is another one: `rule` as JSON, and the digests of the rule before and of this one. Does
+    /// not wait. Returns what tells the line that has it, when it is written; none where there is no audit log.
+    ///
+    /// # Panics
+    /// If `rule` is not JSON.
+    pub fn write_rule(
+        &self,
+        zone: &ZoneId,
+        before: Option<&str>,
+        digest: &str,
+        rule: String,
+    ) -> Option<oneshot::Receiver<Head>> {
+        tracing::info!(target: "audit", %zone, digest, rule, "the rule of a zone is another one");
+        self.0.as_ref()?;
+        let (told, receipt) = oneshot::channel();
+        let (zone, before, digest) = (zone.clone(), before.map(str::to_owned), digest.to_owned());
+        self.send(Changed::Rule(RuleRecord { zone, before, digest, rule: raw(rule) }, told));
+        Some(receipt)
     }
 
     /// Records that an operator ended the visit of ticket `seq`. Does not wait.

@@ -12,6 +12,7 @@
 //! | `endpoint` | the entries of a list, and the router that is built from a list |
 //! | [`context`] | a request from its head to its reply: the client, metrics, caching, CORS, limits, the unread body |
 //! | `layers` | the layers around handlers |
+//! | [`rules`] | the published rule of a zone |
 //! | [`served`] | the routes of proxies that are in force |
 //! | [`stream`] | server-sent events, and the streams of waiting users |
 //! | [`wait`], [`console`], `asset` | pages and files |
@@ -45,6 +46,7 @@ pub mod public;
 mod query;
 mod reply;
 pub mod request;
+pub mod rules;
 pub mod served;
 mod stock_shape;
 pub mod stream;

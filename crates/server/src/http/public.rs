@@ -53,6 +53,7 @@ pub(super) fn endpoints(openapi: fn() -> String) -> Vec<Endpoint<PublicState>> {
         Endpoint::documented(Route::Stream, routes!(stream::stream)),
         Endpoint::documented(Route::Notice, routes!(pages::notice)),
         Endpoint::documented(Route::Stock, routes!(pages::stock)),
+        Endpoint::documented(Route::Rules, routes!(pages::rules)),
         Endpoint::documented(Route::Page, routes!(pages::page)),
         Endpoint::get(Route::Page, "/wait/{zone}/", pages::page_with_slash),
         Endpoint::documented(Route::Asset, routes!(pages::library)),

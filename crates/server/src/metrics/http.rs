@@ -35,6 +35,8 @@ pub enum Route {
     Notice,
     /// `GET /traffic/stock`
     Stock,
+    /// `GET /zones/{zone}/rules`
+    Rules,
     /// `GET /wait/{zone}`
     Page,
     /// `GET /weir.js` and `GET /wait-assets/…`
@@ -58,9 +60,9 @@ impl Route {
 }
 
 /// The label of each route, in the order of [`Route`].
-const ROUTES: [&str; 18] = [
+const ROUTES: [&str; 19] = [
     "wait", "entry", "leave", "stream", "events", "admin", "openapi", "healthz", "readyz", "jwks", "notice",
-    "stock", "page", "asset", "check", "metrics", "console", "other",
+    "stock", "rules", "page", "asset", "check", "metrics", "console", "other",
 ];
 
 /// Every status that the server answers with.

@@ -27,6 +27,7 @@ use crate::{
         clients::Uncounted,
         context::Requests,
         public::{PublicParts, PublicState, UnusedVisits},
+        rules::{Followed, SeenRules},
         served::ServedRoutes,
         stream::Streams,
         wait::Pages,
@@ -142,6 +143,10 @@ pub(super) async fn assemble(
         }
         _ => drop(tasks.spawn(Arc::clone(&routes).follow(gate.routes().clone()))),
     }
+    let rules = SeenRules::in_dir(&config.data_dir);
+    let (of_gate, of_routes) = (Arc::clone(&gate), Arc::clone(&routes));
+    let followed = Followed { gate: of_gate, routes: of_routes, recorder: recorder.clone() };
+    tasks.spawn(Arc::clone(&rules).follow(followed));
     let (stats, changes) = (Stats::new(), ChangeLog::new(gate.definitions()));
     tasks.spawn(Arc::clone(&stats).follow(entries, Arc::clone(&gate)));
     tasks.spawn(Arc::clone(&changes).follow(definitions, Arc::clone(&gate)));
@@ -186,6 +191,7 @@ pub(super) async fn assemble(
         streams: Arc::clone(&streams),
         pages: ArcSwap::from_pointee(pages),
         routes: Arc::clone(&routes),
+        rules,
         unused_visits: UnusedVisits::default(),
         cells: Arc::clone(&zones.cells),
         requests: Arc::clone(&requests),

@@ -71,6 +71,7 @@ impl Modify for Refusals {
                         &[MISSING_FIELD, WRONG_TYPE, UNKNOWN_ZONE, STORE_AWAY]
                     }
                     "/wait/{zone}" => &[NOT_FOUND],
+                    "/zones/{zone}/rules" => &[NOT_FOUND, UNKNOWN_ZONE, STORE_AWAY],
                     "/readyz" => &[STOPPING, STORE_AWAY],
                     _ => &[],
                 };
@@ -78,7 +79,12 @@ impl Modify for Refusals {
                     operation,
                     &[OF_HTTP, &[METHOD_NOT_ALLOWED, TOO_MANY_CONNECTIONS, OVERLOADED], own].concat(),
                 );
-                if let "/traffic/notice" | "/traffic/stock" | "/wait/{zone}" | "/weir.js" = path.as_str() {
+                if let "/traffic/notice"
+                | "/traffic/stock"
+                | "/zones/{zone}/rules"
+                | "/wait/{zone}"
+                | "/weir.js" = path.as_str()
+                {
                     let known =
                         ResponseBuilder::new().description("`If-None-Match` has the tag of the current file");
                     operation.responses.responses.insert("304".to_owned(), known.build().into());

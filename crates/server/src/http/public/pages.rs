@@ -1,4 +1,4 @@
-//! The handlers of the waiting page and its files, of a zone's notice, and of what is left in a zone.
+//! The handlers of the waiting page and its files, of a zone's notice and rule, and of what is left in a zone.
 
 use admission::ZoneId;
 use axum::extract::{FromRequestParts, Path, RawQuery, State, rejection::PathRejection};
@@ -15,7 +15,7 @@ use crate::http::{
     Replied,
     problem::{MISSING_FIELD, NOT_FOUND, Problem, STORE_AWAY, UNKNOWN_ZONE},
     query::{Others, fields},
-    wait,
+    rules, wait,
 };
 
 /// The zone that a page's path names. A name that no zone can have is not found.
@@ -109,6 +109,27 @@ pub(super) async fn stock(
     match state.gate.policy(&zone) {
         Some(_) => Ok(wait::stock(state.stock.of(&zone).as_deref(), &headers)),
         None if state.gate.may_keep(&zone).await => Err(Problem::from(STORE_AWAY).retry_after(3)),
+        None => Err(UNKNOWN_ZONE.into()),
+    }
+}
+
+/// How a zone orders people, how fast they enter, and who is let through besides: in words, and as JSON.
+#[utoipa::path(
+    get,
+    path = "/zones/{zone}/rules",
+    operation_id = "rules",
+    tag = "waiting",
+    params(("zone" = String, Path, description = "The zone's id", example = "TEST_ZONE")),
+    responses((status = 200, body = shape::Rules)),
+)]
+pub(super) async fn rules(
+    State(state): State<PublicState>,
+    PageOf(zone): PageOf,
+    headers: HeaderMap,
+) -> Replied {
+    match rules::reply(&zone, &state.gate, &state.routes, &state.rules, &headers) {
+        Some(reply) => Ok(reply),
+        None if state.gate.may_keep(zone.as_str()).await => Err(Problem::from(STORE_AWAY).retry_after(3)),
         None => Err(UNKNOWN_ZONE.into()),
     }
 }

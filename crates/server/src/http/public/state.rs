@@ -11,6 +11,7 @@ use crate::{
     http::{
         context::Requests,
         health::{Lifecycle, Readiness},
+        rules::SeenRules,
         served::ServedRoutes,
         stream::Streams,
         wait::Pages,
@@ -39,6 +40,8 @@ pub struct PublicParts {
     pub pages: ArcSwap<Pages>,
     /// What proxies may ask about. A reload replaces it.
     pub routes: Arc<ServedRoutes>,
+    /// When the rules of the zones changed.
+    pub rules: Arc<SeenRules>,
     /// The visits of newcomers.
     pub unused_visits: UnusedVisits,
     /// The cells that keep the zones. Empty for a store in this process.

@@ -285,6 +285,19 @@
     setTimeout(notice, NOTICE_MS * (0.75 + Math.random() / 2));
   }
 
+  /// The published rule of the zone, in words. It is fetched when the user opens it.
+  async function rules() {
+    const reply = await fetch(`../zones/${encodeURIComponent(zone)}/rules`).catch(() => null);
+    const said = reply?.ok ? await reply.json().catch(() => null) : null;
+    const lines = said ? [...(said.words[lang] ?? said.words.en)] : [say("rules_away")];
+    const at = said?.changed && new Date(said.changed).toLocaleString(lang, { dateStyle: "long", timeStyle: "short" });
+    if (at) lines.push(say("rules_changed", { at }));
+    if (said?.auditRecord) lines.push(say("rules_record", said.auditRecord));
+    for (const list of all("rule")) {
+      list.replaceChildren(...lines.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
+    }
+  }
+
   const place = globalThis.Weir.wait({ zone });
   place.addEventListener("waiting", (e) => waiting(e.detail));
   place.addEventListener("entered", (e) => entered(e.detail));
@@ -298,6 +311,7 @@
     });
   }
   for (const button of all("leave")) button.addEventListener("click", leave);
+  for (const details of all("rules")) details.addEventListener("toggle", () => details.open && rules());
   for (const button of all("go")) button.addEventListener("click", go);
   for (const button of all("reload")) button.addEventListener("click", () => location.reload());
   notice();

@@ -24,7 +24,7 @@ use crate::{
     http::{
         problem::{NO_COOKIE, NO_PLACE, Problem, TOO_MANY_REQUESTS, UNKNOWN_ZONE, ZONE_CLOSED, ZONE_FULL},
         wait::{
-            language::Language,
+            language::{Language, grouped},
             lean,
             template::{Filling, Template, Texts},
             texts,
@@ -354,19 +354,6 @@ fn left(texts: &Texts, language: Language, stock: &Stock) -> String {
 
 fn fill(text: &str, values: &[(&str, &str)]) -> String {
     values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
-}
-
-/// `1234567` as `1,234,567`: in English and in Korean.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 fn count(texts: &Texts, unit: &str, number: u32) -> String {
