@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use admission::{Stock, ZoneId};
@@ -18,7 +19,7 @@ use store::{
         stock::{Entry, StockNews, StockSet},
     },
 };
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::{sync::Mutex as AsyncMutex, time::timeout};
 
 use super::{Board, StockChange, json};
 use crate::problem::{BUSY, Problem, STORE_AWAY, TOO_MANY_ZONES};
@@ -26,6 +27,9 @@ use crate::problem::{BUSY, Problem, STORE_AWAY, TOO_MANY_ZONES};
 /// One look in so many asks for all entries: a cell that lost some and got later ones since has the latest instant that the server knows.
 /// With two looks a second, that is found within 10 s.
 const WHOLE_EVERY: u32 = 20;
+
+/// How long a change waits for its turn, where the calls before it take long.
+const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often a change is tried while others change the same zone.
 const MAX_TRIES: usize = 8;
@@ -140,7 +144,9 @@ impl SharedStock {
             error => Problem::new(STORE_AWAY, error.to_string()).retry_after(3),
         };
         let store = self.cell.store().map_err(away)?;
-        let _asking = self.asking.lock().await;
+        let Ok(_asking) = timeout(TURN_TIMEOUT, self.asking.lock()).await else {
+            return Err(Problem::from(BUSY).retry_after(1));
+        };
         let mut sent: Option<StockChange> = None;
         for _ in 0..MAX_TRIES {
             let (has_us, entry) = {
