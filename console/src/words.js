@@ -41,6 +41,12 @@ export function choose(to) {
 
 export const spoken = () => language;
 
+/** The text of this language, otherwise the English one, otherwise any. */
+export const spokenOf = (texts) => texts[[language, "en", ...Object.keys(texts)].find((tag) => tag in texts)] ?? "";
+
+/** An amount of money that was written as a text. */
+export const money = (amount, currency) => new Intl.NumberFormat(language, { style: "currency", currency }).format(Number(amount));
+
 /** The text `key` with the placeholders in braces filled in. Numbers are formatted for the language. */
 export function t(key, values = {}) {
   const text = LANGUAGES[language][key];

@@ -19,6 +19,7 @@ import { INSTANTS, patchBetween } from "./policy.js";
 import { nextOpening, phaseAt } from "./schedule.js";
 import { Schedule } from "./schedule.jsx";
 import { series } from "./series.js";
+import { Stock } from "./stock.jsx";
 import { count, dayOf, localOf, part, span, t } from "./words.js";
 
 /** The time ranges of the charts, in minutes. */
@@ -147,6 +148,7 @@ export function Zone({ id }) {
         </div>
         <div class="side">
           <Schedule zone={zone} isMine={isMine} />
+          <Stock id={id} />
           <Retune zone={zone} disabled={!isMine} />
           <section aria-label={t("nav.changes")}>
             <h2>{t("nav.changes")}</h2>

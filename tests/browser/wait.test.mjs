@@ -414,7 +414,8 @@ test("an app of another origin uses weir.js", async (t) => {
   const last = () => at.evaluate(() => globalThis.told.at(-1) ?? []);
   const waiting = await until("it waits", async () => ((await last())[0] === "waiting" ? last() : null));
   assert.equal(waiting[1].rank, 1);
-  assert.deepEqual(Object.keys(waiting[1]).sort(), ["eta", "opens_in_ms", "progress", "rank", "reason", "stale"]);
+  const parts = ["beyond_stock", "eta", "opens_in_ms", "progress", "rank", "reason", "stale", "stock"];
+  assert.deepEqual(Object.keys(waiting[1]).sort(), parts);
   await until("a stream is open", () => calls(at, "/traffic/stream").length === 1);
   weir.configure(weir.config.replace('mode = "hold"', 'mode = "auto"'));
   weir.signal("SIGHUP");

@@ -16,6 +16,7 @@ mod redis;
 mod register;
 mod servers;
 mod shared;
+mod stock;
 #[path = "../support/trial.rs"]
 mod trial;
 
@@ -171,6 +172,12 @@ fn of_the_register(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'stati
         routes_are_changed_once_and_come_back_with_the_zones,
     ];
     trials.extend(trials![of, start, servers: servers_hear_of_each_other_until_they_are_silent]);
+    trials.extend(trials![
+        of, start, stock:
+        of_changes_of_stock_one_is_made,
+        lost_stock_is_written_back,
+        the_number_of_stocks_is_limited,
+    ]);
     trials
 }
 

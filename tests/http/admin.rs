@@ -60,6 +60,9 @@ const ROUTES: &[(&str, &str, &str, Option<&str>)] = &[
     ("DELETE", "/admin/v1/zones/{id}", "admin", None),
     ("GET", "/admin/v1/zones/{id}/stats", "viewer", None),
     ("POST", "/admin/v1/zones/{id}/leave", "operator", Some(r#"{"jti":"Z/00000001/1"}"#)),
+    ("GET", "/admin/v1/zones/{id}/stock", "viewer", None),
+    ("PUT", "/admin/v1/zones/{id}/stock", "operator", Some(r#"{"tiers":[]}"#)),
+    ("PATCH", "/admin/v1/zones/{id}/stock", "operator", Some(r#"{"remaining":{}}"#)),
     ("GET", "/admin/v1/changes", "viewer", None),
     ("GET", "/admin/v1/events/past", "viewer", None),
     ("GET", "/admin/v1/routes", "viewer", None),
@@ -90,13 +93,15 @@ const OPEN: &[&str] = &[
 pub(crate) fn roles_and_routes() {
     let tokens: Vec<(String, String)> =
         ROLES.iter().map(|role| new_token(&format!("{role}@x"), role)).collect();
-    let lines: String = tokens.iter().map(|(_, lines)| lines.as_str()).collect();
+    let of_shop = new_token("shop@x", "shop");
+    let lines: String = tokens.iter().chain([&of_shop]).map(|(_, lines)| lines.as_str()).collect();
     let weir = Setup::new(&format!(
         "log = \"debug\"\nadmin_hosts = [\"weir.example\"]\n{lines}{}",
         zone("Z", 60, "")
     ))
     .start();
     let forged = format!("weir_{}", "A".repeat(43));
+    let shop = format!("Bearer {}", of_shop.0);
     for (method, route, needed, body) in ROUTES {
         let is_change = *method != "GET" && route.contains("zones");
         let path = route.replace("{id}", "Z") + if is_change { "?dry_run=true" } else { "" };
@@ -106,6 +111,10 @@ pub(crate) fn roles_and_routes() {
             let reply = weir.admin_ask(method, &path, &headers, *body);
             assert_eq!((reply.status, reply.problem().as_str()), (401, "unauthorized"), "{method} {route}");
         }
+        // A shop's programs may do one thing.
+        let by_shop = weir.admin_ask(method, &path, &[("Authorization", &shop), ("If-Match", "*")], *body);
+        let allowed = if route.ends_with("/stock") { 200 } else { 403 };
+        assert_eq!(by_shop.status, allowed, "shop {method} {route}: {by_shop:?}");
         let needed = ROLES.iter().position(|role| role == needed).expect("a role");
         for (had, (token, _)) in tokens.iter().enumerate() {
             let bearer = format!("Bearer {token}");

@@ -42,7 +42,7 @@ fn passes_verification(log: &Path) -> String {
 }
 
 /// The lines of an event in the first file of the log.
-fn told(log: &Path, event: &str) -> Vec<Value> {
+pub(crate) fn told(log: &Path, event: &str) -> Vec<Value> {
     let text = fs::read_to_string(log.join(FIRST)).expect("there is a log");
     // The last line may be incomplete while the server writes.
     let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
@@ -159,6 +159,13 @@ const ACTS: &[(&str, &str, Option<&str>, &str)] = &[
     ("POST", "/admin/v1/zones", Some(r#"{"id":"NEW"}"#), "change"),
     ("PATCH", "/admin/v1/zones/{id}", Some(r#"{"policy":{"admit_per_minute":7}}"#), "change"),
     ("PUT", "/admin/v1/zones/{id}", Some(r#"{"policy":{"admit_per_minute":8}}"#), "change"),
+    (
+        "PUT",
+        "/admin/v1/zones/{id}/stock",
+        Some(r#"{"tiers":[{"id":"a","label":{"en":"A"},"remaining":1}]}"#),
+        "stock",
+    ),
+    ("PATCH", "/admin/v1/zones/{id}/stock", Some(r#"{"remaining":{"a":0}}"#), "stock"),
     ("PUT", "/admin/v1/routes", Some(r#"{"routes":[{"name":"abuse","deny":true,"path":"/x"}]}"#), "routes"),
     ("PUT", "/admin/v1/drain", Some(r#"{"draining":true}"#), "drain"),
     ("DELETE", "/admin/v1/zones/{id}", None, "change"),
@@ -211,6 +218,7 @@ pub(crate) fn every_act_of_an_operator_is_in_it() {
         ("PATCH", "/admin/v1/zones/NEW", r#"{"policy":{"mode":"auto"}}"#, 200),
         ("PATCH", "/admin/v1/zones/NEW", "{}", 200),
         ("PUT", "/admin/v1/zones/NEW", r#"{"policy":{}}"#, 200),
+        ("PUT", "/admin/v1/zones/NEW/stock", r#"{"tiers":[]}"#, 200),
         ("POST", "/admin/v1/routes/explain", r#"{"url":"https://shop.example/"}"#, 200),
         ("PUT", "/admin/v1/routes?dry_run=true", r#"{"routes":[]}"#, 200),
         ("POST", "/admin/v1/zones?dry_run=true", r#"{"id":"OTHER"}"#, 200),

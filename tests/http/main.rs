@@ -45,7 +45,9 @@ mod protected;
 mod reload;
 mod restart;
 mod routes;
+mod rules;
 mod startup;
+mod stock;
 mod store_logins;
 mod stream;
 mod tls;
@@ -148,6 +150,19 @@ fn together() -> Vec<Trial> {
         routes::all_servers_of_a_store_have_them,
         routes::the_command_line_shows_and_sets_them,
         routes::bypass_tokens_open_what_they_name,
+        rules::a_change_is_in_the_audit_chain,
+        rules::who_is_let_past_is_counted,
+        rules::everybody_may_read_it,
+        rules::all_servers_of_a_store_publish_the_same,
+        stock::nothing_of_the_line_depends_on_it,
+        stock::all_servers_of_a_store_tell_it,
+        stock::people_are_told_what_is_left,
+        stock::a_stream_says_what_is_left,
+        stock::wrong_stocks_are_refused,
+        stock::numbers_do_not_fill_the_log,
+        stock::a_shop_sets_what_is_left,
+        stock::it_survives_a_crash,
+        stock::the_command_line_shows_and_sets_it,
         away::polls_are_answered_and_nobody_enters,
         away::a_zone_opens_after_the_time_of_the_setting,
         audit::every_pass_is_in_it_once,

@@ -37,6 +37,10 @@ pub(crate) struct Waiting {
     pub(crate) reason: Option<String>,
     #[serde(default)]
     pub(crate) opens_in_ms: Option<u64>,
+    #[serde(default)]
+    pub(crate) stock: Option<serde_json::Value>,
+    #[serde(default)]
+    pub(crate) beyond_stock: Option<bool>,
 }
 
 impl Answer {

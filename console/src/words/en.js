@@ -191,6 +191,14 @@ export const en = {
   "instant.skipped": "The clocks of this time zone skip this time",
   "instant.twice": "The clocks of this time zone show this time twice. Say which by an offset: 2026-10-25T02:30+01:00[Europe/Berlin]",
 
+  stock: "What is left",
+  "stock.tier": "Tier",
+  "stock.price": "Price",
+  "stock.left": "Left",
+  "stock.unknown": "not known",
+  "stock.gone": "sold out",
+  "stock.beyond": "Told that everything may be sold out before their turn: {n} waiting.",
+
   schedule: "Events",
   "schedule.none": "No event is planned.",
   "schedule.over": "Over: {n}",

@@ -191,6 +191,14 @@ export const ko = {
   "instant.skipped": "이 시간대의 시계가 건너뛰는 시각입니다",
   "instant.twice": "이 시간대의 시계에 두 번 나타나는 시각입니다. 시차를 쓰십시오: 2026-10-25T02:30+01:00[Europe/Berlin]",
 
+  stock: "남은 수량",
+  "stock.tier": "구분",
+  "stock.price": "가격",
+  "stock.left": "남음",
+  "stock.unknown": "알 수 없음",
+  "stock.gone": "매진",
+  "stock.beyond": "차례가 되기 전에 매진될 수 있다고 안내받는 대기자: {n}명",
+
   schedule: "행사",
   "schedule.none": "예정된 행사가 없습니다.",
   "schedule.over": "끝난 행사: {n}",

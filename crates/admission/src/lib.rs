@@ -26,6 +26,7 @@ mod seal;
 mod segment;
 mod slots;
 mod snapshot;
+mod stock;
 mod ticket;
 mod visit;
 mod window;
@@ -53,6 +54,7 @@ pub use seal::{BadSeal, BypassSealer, KeyId, SEALED_LEN, SealKey, Sealer, Seals,
 pub use segment::{IDLE_AGE, PAGE_TICKETS, PAGE_WORDS, Words};
 pub use slots::SlotState;
 pub use snapshot::{Occupancy, PagePolls, Position, Snapshot, Tally};
+pub use stock::{Amount, Label, Price, Stock, StockFault, Tier, TierId};
 pub use ticket::Ticket;
 pub use visit::{Visit, VisitState};
 pub use window::{MINUTE_MS, Upcoming, Window};

@@ -398,8 +398,9 @@ impl Event {
         })
     }
 
-    /// Who enters first, in words.
-    fn order_text(&self) -> String {
+    /// Who enters first, in words: `arrival`, or as in `draw by drand, or else wait`.
+    #[must_use]
+    pub fn order_text(&self) -> String {
         match &self.draw {
             None => "arrival".to_owned(),
             Some(DrawTerms { randomness, fallback }) => {

@@ -57,6 +57,10 @@ pub(super) enum Event<'a> {
     Change(&'a ChangeRecord),
     /// An operator changed the routes.
     Routes(&'a RoutesRecord),
+    /// Somebody changed what people are told is left in a zone, beyond a number.
+    Stock(&'a StockRecord),
+    /// The published rule of a zone is another one than before.
+    Rule(&'a RuleRecord),
     /// An operator ended a visit.
     Left(&'a LeftRecord),
     /// An operator took this server out of service, or put it back.
@@ -143,6 +147,36 @@ pub(super) struct RoutesRecord {
     pub(super) before: Vec<Value>,
     /// The new list.
     pub(super) after: Vec<Value>,
+}
+
+/// A change of what people are told is left in a zone: of tiers, labels or prices, or of whether a tier is sold out.
+#[derive(Debug, Serialize)]
+pub(super) struct StockRecord {
+    #[serde(serialize_with = "zone_name")]
+    pub(super) zone: ZoneId,
+    /// The author's name.
+    pub(super) name: String,
+    /// The author's role.
+    pub(super) role: String,
+    /// The author's address; null if the change did not come over the network.
+    pub(super) from: Option<IpAddr>,
+    /// What was told before.
+    pub(super) before: Box<RawValue>,
+    /// What is told after it.
+    pub(super) after: Box<RawValue>,
+}
+
+/// The rule of a zone, as this server publishes it from now on.
+#[derive(Debug, Serialize)]
+pub(super) struct RuleRecord {
+    #[serde(serialize_with = "zone_name")]
+    pub(super) zone: ZoneId,
+    /// The digest of the rule that this server saw before; null if it saw none.
+    pub(super) before: Option<String>,
+    /// The digest of this one, as it is published.
+    pub(super) digest: String,
+    /// The rule, as it is published.
+    pub(super) rule: Box<RawValue>,
 }
 
 /// An operator's end of a visit.

@@ -13,9 +13,10 @@ use admission::ZoneId;
 use gate::definitions::{self, Author, definition_json};
 use serde_json::Value;
 use store::unix_ms;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
-use super::record::{ChangeRecord, DrainRecord, LeftRecord, RoutesRecord, raw};
+use super::record::{ChangeRecord, DrainRecord, LeftRecord, RoutesRecord, RuleRecord, StockRecord, raw};
+use crate::chain::Head;
 
 /// The most changes that wait for the log, for example while its disk is full. Operators make a few changes a minute; one
 /// change has at most 57 KB.
@@ -44,6 +45,9 @@ pub(super) struct Change {
 pub(super) enum Changed {
     Zone(ChangeRecord),
     Routes(RoutesRecord),
+    Stock(StockRecord),
+    /// Whoever wrote it is told which line has it.
+    Rule(RuleRecord, oneshot::Sender<Head>),
     Left(LeftRecord),
     Drain(DrainRecord),
 }
@@ -109,6 +113,39 @@ impl Recorder {
         let (name, role, from) = (name.clone(), role.clone(), *from);
         let (before, after) = (before.to_vec(), after.to_vec());
         self.send(Changed::Routes(RoutesRecord { name, role, from, before, after }));
+    }
+
+    /// Records a change of what people are told is left in a zone. Both texts are JSON. Does not wait.
+    ///
+    /// # Panics
+    /// If a text is not JSON.
+    pub fn write_stock(&self, author: &Author, zone: &ZoneId, before: String, after: String) {
+        let Author { name, role, from } = author;
+        let from_text = from.map_or_else(String::new, |from| from.to_string());
+        tracing::info!(target: "audit", %zone, name, role, from = from_text, before, after, "what is left was changed");
+        let (zone, name, role, from) = (zone.clone(), name.clone(), role.clone(), *from);
+        let (before, after) = (raw(before), raw(after));
+        self.send(Changed::Stock(StockRecord { zone, name, role, from, before, after }));
+    }
+
+    /// Records that the published rule of a zone is another one: `rule` as JSON, and the digests of the rule before and of this one. Does
+    /// not wait. Returns what tells the line that has it, when it is written; none where there is no audit log.
+    ///
+    /// # Panics
+    /// If `rule` is not JSON.
+    pub fn write_rule(
+        &self,
+        zone: &ZoneId,
+        before: Option<&str>,
+        digest: &str,
+        rule: String,
+    ) -> Option<oneshot::Receiver<Head>> {
+        tracing::info!(target: "audit", %zone, digest, rule, "the rule of a zone is another one");
+        self.0.as_ref()?;
+        let (told, receipt) = oneshot::channel();
+        let (zone, before, digest) = (zone.clone(), before.map(str::to_owned), digest.to_owned());
+        self.send(Changed::Rule(RuleRecord { zone, before, digest, rule: raw(rule) }, told));
+        Some(receipt)
     }
 
     /// Records that an operator ended the visit of ticket `seq`. Does not wait.

@@ -11,7 +11,10 @@ use std::{
 use admission::{Policy, ZoneId};
 use events::{Event as BusEvent, Spill, Zone, ZoneNames};
 use gate::definitions::policy_json;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep, sleep_until},
+};
 
 use super::{
     Policies, SPILL_EVENTS, SYNC,
@@ -68,8 +71,10 @@ impl Writer {
                 // Changes come first, so that they are written before their consequences.
                 biased;
                 Some(change) = queue.next() => {
-                    self.add_change(&change, &queue);
+                    let receipt = self.add_change(change, &queue);
                     self.write().await;
+                    // Nobody may wait for it any more.
+                    let _ = receipt.map(|receipt| receipt.send(self.log.head()));
                 }
                 batch = spill.next() => match batch {
                     Some(batch) => {
@@ -86,7 +91,7 @@ impl Writer {
             }
         }
         while let Some(change) = queue.try_next() {
-            self.add_change(&change, &queue);
+            self.add_change(change, &queue);
         }
         self.add_missing(queue.take_missing());
         self.add(Event::Stopped);
@@ -99,16 +104,22 @@ impl Writer {
         self.log.add(&Record::now(event));
     }
 
-    /// Adds an operator's change, and before it the number of changes that are missing.
-    fn add_change(&mut self, change: &Change, queue: &RecorderQueue) {
+    /// Adds an operator's change, and before it the number of changes that are missing. Returns whom to tell the line, once it is written.
+    fn add_change(&mut self, change: Change, queue: &RecorderQueue) -> Option<oneshot::Sender<Head>> {
         self.add_missing(queue.take_missing());
         let event = match &change.record {
             Changed::Zone(record) => Event::Change(record),
             Changed::Routes(record) => Event::Routes(record),
+            Changed::Stock(record) => Event::Stock(record),
+            Changed::Rule(record, _) => Event::Rule(record),
             Changed::Left(record) => Event::Left(record),
             Changed::Drain(record) => Event::Drain(record),
         };
         self.log.add(&Record { at_ms: change.at_ms, event });
+        match change.record {
+            Changed::Rule(_, receipt) => Some(receipt),
+            _ => None,
+        }
     }
 
     fn add_missing(&mut self, count: u64) {

@@ -25,9 +25,12 @@ const TOKEN_BYTES: usize = 32;
 /// The name of callers on a loopback listener without tokens.
 const LOCAL: &str = "local";
 
-/// What a caller may do. Each role includes the roles before it.
+/// What a caller may do. From the viewer on, each role includes the roles before it. The shop's is beside them: what it may do, an
+/// operator may do, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
+    /// Say what is left in zones, and nothing else: for a shop's programs.
+    Shop,
     /// See everything.
     Viewer,
     /// Change existing zones, and the routes.
@@ -38,8 +41,12 @@ pub enum Role {
 
 impl Role {
     /// All roles with their names in configuration files and replies.
-    pub const ALL: [(Self, &'static str); 3] =
-        [(Self::Viewer, "viewer"), (Self::Operator, "operator"), (Self::Admin, "admin")];
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::Shop, "shop"),
+        (Self::Viewer, "viewer"),
+        (Self::Operator, "operator"),
+        (Self::Admin, "admin"),
+    ];
 
     /// The role's name.
     #[must_use]
@@ -174,8 +181,12 @@ mod tests {
     #[test]
     fn a_token_is_recognized_by_its_digest() {
         let made: Vec<_> = (0..3).map(|_| AdminToken::make().expect("random numbers")).collect();
-        let tokens = ["vera", "otto", "ada"].iter().zip(Role::ALL).zip(&made).map(
-            |((name, (role, _)), (_, sha256))| AdminToken { name: (*name).to_owned(), role, sha256: *sha256 },
+        let tokens = ["vera", "otto", "ada"].iter().zip(&Role::ALL[1..]).zip(&made).map(
+            |((name, (role, _)), (_, sha256))| AdminToken {
+                name: (*name).to_owned(),
+                role: *role,
+                sha256: *sha256,
+            },
         );
         let access = Access::new(&tokens.collect::<Vec<_>>());
         for (at, (token, digest)) in made.iter().enumerate() {
@@ -183,7 +194,7 @@ mod tests {
             assert_eq!(SecretDigest::parse(&digest.to_string()), Some(*digest));
             for scheme in ["Bearer", "bearer"] {
                 let caller = access.who(&shown(&format!("{scheme} {token}"))).expect("known");
-                assert_eq!((caller.role, caller.authenticated), (Role::ALL[at].0, true));
+                assert_eq!((caller.role, caller.authenticated), (Role::ALL[1 + at].0, true));
             }
         }
         let (token, _) = &made[0];

@@ -12,10 +12,12 @@
 //! | `endpoint` | the entries of a list, and the router that is built from a list |
 //! | [`context`] | a request from its head to its reply: the client, metrics, caching, CORS, limits, the unread body |
 //! | `layers` | the layers around handlers |
+//! | [`rules`] | the published rule of a zone |
 //! | [`served`] | the routes of proxies that are in force |
 //! | [`stream`] | server-sent events, and the streams of waiting users |
 //! | [`wait`], [`console`], `asset` | pages and files |
 //! | `reply` | the JSON of replies to polls |
+//! | `stock_shape` | a tier of what is left, for the documents of both APIs |
 //! | [`request`], `query`, `body` | reading requests: the JSON of polls, the fields of a query, bodies with their limits |
 //! | `origin`, [`cors`] | whose pages may take and leave places, and read replies |
 //! | `health` | whether the server runs and is ready |
@@ -44,7 +46,9 @@ pub mod public;
 mod query;
 mod reply;
 pub mod request;
+pub mod rules;
 pub mod served;
+mod stock_shape;
 pub mod stream;
 pub mod wait;
 

@@ -11,6 +11,7 @@
 //! | [`metrics`], [`stats`] | series for Prometheus; figures for operators, minute by minute |
 //! | `load` | measures how busy the server is, and paces polls |
 //! | [`fanout`], [`servers`] | messages between servers; the list of servers |
+//! | [`stock`] | what is left in the zones, as people are told |
 //! | [`stores`] | opens the stores, limiters and transports that are configured |
 //! | [`http`] | routes, requests, replies, streams, pages and the documents of the APIs |
 //! | [`remote`] | the commands that ask a running server |
@@ -46,6 +47,7 @@ pub mod secret;
 pub mod serve;
 pub mod servers;
 pub mod stats;
+pub mod stock;
 pub mod stores;
 pub mod tls;
 pub mod told_waits;

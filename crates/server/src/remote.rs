@@ -1,5 +1,5 @@
-//! The admin API's command line: `weir zones list|show|set|create|delete`, `weir route list|set|explain`, `weir stats`,
-//! `weir changes`, `weir servers` and `weir drain`, for a running server.
+//! The admin API's command line: `weir zones list|show|set|create|delete`, `weir stock show|set|apply`, `weir route list|set|explain`,
+//! `weir stats`, `weir changes`, `weir servers` and `weir drain`, for a running server.
 //!
 //! Invariants: a change is based on a definition that was read just before, and is refused if somebody else changed it
 //! meanwhile. A token is sent only to the named server. A terminal gets tables and colours; a pipe gets a heading and one line
@@ -9,8 +9,9 @@ mod client;
 mod show;
 
 use std::{
+    fs,
     io::{self, IsTerminal as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -76,6 +77,26 @@ pub enum Call {
         /// The zone.
         zone: String,
         /// Only show what would be deleted.
+        dry_run: bool,
+    },
+    /// Show what is left in a zone.
+    Stock(String),
+    /// Set how many pieces are left of some tiers.
+    SetStock {
+        /// The zone.
+        zone: String,
+        /// Numbers by tier, or `unknown`.
+        numbers: Vec<(String, String)>,
+        /// Only show what would be told.
+        dry_run: bool,
+    },
+    /// Replace the tiers of a zone.
+    ApplyStock {
+        /// The zone.
+        zone: String,
+        /// The file that has them, as JSON.
+        file: PathBuf,
+        /// Only show what would be told.
         dry_run: bool,
     },
     /// List the routes with their counts.
@@ -190,6 +211,15 @@ async fn ask(client: &Client, call: &Call) -> Result<Value, Failure> {
             let path = dry(&path_of(zone), *dry_run);
             client.send(Method::DELETE, &path, old.etag.as_deref(), None).await?
         }
+        Call::Stock(zone) => client.get(&stock_of(zone)).await?,
+        Call::SetStock { zone, numbers, dry_run } => {
+            let body = Map::from_iter([("remaining".to_owned(), numbers_of(numbers)?.into())]);
+            client.send(Method::PATCH, &dry(&stock_of(zone), *dry_run), None, Some(&body)).await?
+        }
+        Call::ApplyStock { zone, file, dry_run } => {
+            let body = object_in(file)?;
+            client.send(Method::PUT, &dry(&stock_of(zone), *dry_run), None, Some(&body)).await?
+        }
         Call::Routes => client.get(ROUTES).await?,
         Call::SetRoutes { routes, dry_run } => {
             let old = client.get(ROUTES).await?;
@@ -230,6 +260,7 @@ fn shown(call: &Call, reply: &Value, style: show::Style) -> String {
         Call::List => show::zones(reply, style),
         Call::Show(_) => show::zone(reply),
         Call::Set { .. } | Call::Create { .. } | Call::Delete { .. } => show::change(reply),
+        Call::Stock(_) | Call::SetStock { .. } | Call::ApplyStock { .. } => show::stock(reply, style),
         Call::Routes => show::routes(reply, style),
         Call::SetRoutes { .. } => show::routes_change(reply),
         Call::ExplainRoute(_) => show::explanation(reply),
@@ -243,6 +274,35 @@ fn shown(call: &Call, reply: &Value, style: show::Style) -> String {
 
 fn path_of(zone: &str) -> String {
     format!("/admin/v1/zones/{}", utf8_percent_encode(zone, IN_PATH))
+}
+
+fn stock_of(zone: &str) -> String {
+    format!("{}/stock", path_of(zone))
+}
+
+/// The numbers of tiers in the body of a change. The server checks them.
+fn numbers_of(given: &[(String, String)]) -> Result<Map<String, Value>, Failure> {
+    let mut numbers = Map::new();
+    for (tier, text) in given {
+        let number = match text.as_str() {
+            "unknown" => Value::Null,
+            text => text.parse::<i64>().map(Value::from).map_err(|_| {
+                let what = format!("`{tier}={text}`: write a whole number, or `unknown`");
+                Failure::new(failure::USAGE, what)
+            })?,
+        };
+        if numbers.insert(tier.clone(), number).is_some() {
+            return Err(Failure::new(failure::USAGE, format!("`{tier}` is given twice")));
+        }
+    }
+    Ok(numbers)
+}
+
+/// The object of a JSON file.
+fn object_in(file: &Path) -> Result<Map<String, Value>, Failure> {
+    let wrong = |what: String| Failure::new(failure::USAGE, format!("{}: {what}", file.display()));
+    let text = fs::read_to_string(file).map_err(|why| wrong(why.to_string()))?;
+    serde_json::from_str(&text).map_err(|why| wrong(format!("is not a JSON object: {why}")))
 }
 
 fn dry(path: &str, dry_run: bool) -> String {
@@ -422,6 +482,18 @@ mod tests {
         known.sort_unstable();
         names.sort_unstable();
         assert_eq!(names, known);
+    }
+
+    #[test]
+    fn numbers_of_tiers_become_the_body_of_a_change() {
+        let of = |given: &[(&str, &str)]| {
+            let given: Vec<_> = given.iter().map(|(n, t)| ((*n).to_owned(), (*t).to_owned())).collect();
+            numbers_of(&given).map(Value::from)
+        };
+        assert_eq!(of(&[("floor", "12"), ("gold", "unknown")]), Ok(json!({ "floor": 12, "gold": null })));
+        for wrong in [&[("floor", "")][..], &[("floor", "1.5")], &[("floor", "1"), ("floor", "2")]] {
+            assert_eq!(of(wrong).expect_err("refused").exit, failure::USAGE, "{wrong:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //!   `mend` one that lacks a part.
 //! - `memory` is what this server remembers of a zone; `wire` converts bytes.
 //! - `learned` keeps what servers learnt about the people who wait.
-//! - `register` keeps the zones' definitions, `channel` announces changes, `servers` lists the servers.
+//! - `register` keeps the zones' definitions, `channel` announces changes, `servers` lists the servers, `stock` keeps what is
+//!   left in the zones.
 //!
 //! Invariant: every answer was decided by a script, and a reply older than the last one is never shown.
 
@@ -26,6 +27,7 @@ mod restore;
 pub mod sabotage;
 pub mod scripts;
 pub mod servers;
+pub mod stock;
 mod visits;
 mod wire;
 

@@ -37,6 +37,7 @@ pub(super) fn command() -> Command {
                 .arg(file("The configuration file")),
         )
         .subcommand(zones(&settings))
+        .subcommand(stock())
         .subcommand(route(&settings))
         .subcommand(audit(&settings))
         .subcommand(draw())
@@ -124,6 +125,28 @@ fn zones(settings: &[Arg]) -> Command {
                 .arg(dry_run())
                 .arg(zone().required(true)),
         )
+}
+
+/// Commands about what is left in a zone of a running server.
+fn stock() -> Command {
+    let on_zone = |name: &'static str, about: &'static str| {
+        Command::new(name).about(about).args(server()).arg(zone().required(true))
+    };
+    let number = Arg::new("field").value_name("TIER=NUMBER").num_args(1..).required(true).help(
+        "How many pieces are left of a tier, as in floor=12; 0 if it is sold out, `unknown` if nobody knows",
+    );
+    let set = on_zone("set", "Set how many pieces are left of some tiers; the others stay as they are");
+    let apply =
+        on_zone("apply", "Replace the tiers of a zone; a file without tiers ends what people are told");
+    let file = file(
+        "A JSON file: {\"tiers\": [{\"id\": \"floor\", \"label\": {\"en\": \"Floor\"}, \"remaining\": 12}]}",
+    );
+    Command::new("stock")
+        .about("Show and change what people who wait are told is left")
+        .subcommand_required(true)
+        .subcommand(on_zone("show", "Show what is left in a zone"))
+        .subcommand(set.arg(dry_run()).arg(number))
+        .subcommand(apply.arg(dry_run()).arg(file.required(true)))
 }
 
 /// Commands about routes. `token` uses the configured keys; `explain` the configuration, unless it names a running server.

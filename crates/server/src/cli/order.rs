@@ -68,7 +68,7 @@ pub fn read(
     };
     let (mut word, mut args) = matches.subcommand().unwrap_or(("serve", &matches));
     let of = word;
-    if matches!(word, "zones" | "audit" | "draw" | "token" | "route")
+    if matches!(word, "zones" | "audit" | "draw" | "token" | "route" | "stock")
         && let Some(inner) = args.subcommand()
     {
         (word, args) = inner;
@@ -86,6 +86,12 @@ pub fn read(
     let zone = || args.text("zone").unwrap_or_default();
     let dry_run = args.is_set("dry-run");
     let call = match word {
+        "show" if of == "stock" => Call::Stock(zone()),
+        "set" if of == "stock" => Call::SetStock { zone: zone(), numbers: args.fields()?, dry_run },
+        "apply" if of == "stock" => {
+            let file = args.text("file").unwrap_or_default().into();
+            Call::ApplyStock { zone: zone(), file, dry_run }
+        }
         // The arguments name a store, so the store is asked. A store in the environment is a server's.
         "list" if args.text("config").is_some() || args.text("store").is_some() => {
             if args.text("output").is_some() {

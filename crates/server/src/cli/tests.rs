@@ -43,6 +43,13 @@ fn a_server_is_asked_unless_a_store_is_named() {
     let create = Call::Create { zone: "A".to_owned(), fields: vec![], dry_run: false };
     assert_eq!(call(&["zones", "create", "A"]), create);
     assert_eq!(call(&["zones", "delete", "A"]), Call::Delete { zone: "A".to_owned(), dry_run: false });
+    assert_eq!(call(&["stock", "show", "A"]), Call::Stock("A".to_owned()));
+    let numbers = vec![("floor".to_owned(), "0".to_owned()), ("gold".to_owned(), "unknown".to_owned())];
+    let set = Call::SetStock { zone: "A".to_owned(), numbers, dry_run: true };
+    assert_eq!(call(&["stock", "set", "--dry-run", "A", "floor=0", "gold=unknown"]), set);
+    let apply = Call::ApplyStock { zone: "A".to_owned(), file: "tiers.json".into(), dry_run: false };
+    assert_eq!(call(&["stock", "apply", "A", "tiers.json"]), apply);
+    assert!(read(&["stock", "set", "A"]).is_err() && read(&["stock", "set", "A", "floor"]).is_err());
     assert_eq!(call(&["stats", "--watch"]), Call::Stats { zone: None, watch: true });
     assert_eq!(call(&["changes"]), Call::Changes(None));
     assert_eq!(call(&["changes", "A"]), Call::Changes(Some("A".to_owned())));
@@ -96,7 +103,7 @@ fn what_means_nothing_is_refused() {
         (&["token", "new", "--name", "local", "--role", "viewer"], "--name: `local` is not a valid name"),
         (
             &["token", "new", "--name", "a", "--role", "root"],
-            "invalid value 'root' for '--role <role>': one of viewer, operator, admin",
+            "invalid value 'root' for '--role <role>': one of shop, viewer, operator, admin",
         ),
         (&["openapi", "private"], "invalid value 'private' for '<API>'"),
     ] {

@@ -430,7 +430,7 @@ fn who_may_use_the_admin_api_is_said_whole() {
             "w.toml:1: admin_token: tokens are written as [[admin_token]] tables",
         ),
         (token("local", "admin", &one), "w.toml:2: admin_token.name: a token's name is"),
-        (token("ada", "root", &one), "w.toml:3: admin_token.role: is `root`, and must be one of viewer,"),
+        (token("ada", "root", &one), "w.toml:3: admin_token.role: is `root`, and must be one of shop,"),
         (token("ada", "admin", "weir_s3cret"), "w.toml:4: admin_token.sha256: is not the SHA-256 of a token"),
         (
             token("ada", "admin", &one) + &token("ada", "viewer", &two),

@@ -2,7 +2,7 @@
 //!
 //! A request of the admin API passes the guard, and its body is read, before anything is looked up (`check_operator`). Then
 //! its path and method are matched, and the role of the endpoint is checked before its handler runs. Invariants: every
-//! endpoint of the API needs a role; a request that changes something says which state it changes (`If-Match`), and a dry
+//! endpoint of the API needs a role; a request that changes a zone or the routes says which state it changes (`If-Match`), and a dry
 //! run changes nothing; every error is a problem document.
 
 mod body;
@@ -16,6 +16,7 @@ mod routes;
 mod servers;
 mod shape;
 mod state;
+mod stock;
 mod stream;
 mod zones;
 
@@ -77,6 +78,9 @@ pub(super) fn endpoints(openapi: fn() -> String) -> Vec<Endpoint<AdminState>> {
         Endpoint::documented(Route::Admin, routes!(zones::leave)).needs(Operator),
         Endpoint::documented(Route::Admin, routes!(draws::state)).needs(Operator),
         Endpoint::documented(Route::Admin, routes!(zones::stats)).needs(Viewer),
+        Endpoint::documented(Route::Admin, routes!(stock::show)).needs_or_shop(Viewer),
+        Endpoint::documented(Route::Admin, routes!(stock::replace)).needs_or_shop(Operator),
+        Endpoint::documented(Route::Admin, routes!(stock::change)).needs_or_shop(Operator),
         Endpoint::documented(Route::Admin, routes!(zones::changes)).needs(Viewer),
         Endpoint::documented(Route::Admin, routes!(routes::list)).needs(Viewer),
         Endpoint::documented(Route::Admin, routes!(routes::replace)).needs(Operator),

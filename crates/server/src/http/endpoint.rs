@@ -90,9 +90,19 @@ impl<S: Clone + Send + Sync + 'static> Endpoint<S> {
 
     /// The same endpoint, for operators of at least this role. The guard of the admin API must be around it.
     pub(super) fn needs(self, role: Role) -> Self {
+        self.admits(role, false)
+    }
+
+    /// The same, and for a shop's programs, too.
+    pub(super) fn needs_or_shop(self, role: Role) -> Self {
+        self.admits(role, true)
+    }
+
+    fn admits(self, role: Role, shop: bool) -> Self {
         let handler = self.handler.route_layer(from_fn(move |request: Request, next: Next| async move {
             let caller = request.extensions().get::<Caller>().expect("the guard puts it there");
             match caller.needs(role) {
+                _ if shop && caller.role == Role::Shop => next.run(request).await,
                 Ok(()) => next.run(request).await,
                 Err(problem) => problem.into_response(),
             }

@@ -74,7 +74,7 @@ impl Document {
     info(
         title = "Weir: the admin API",
         description = "The API for operators. `GET /admin/v1/events` is a stream of server-sent events; \
-                       docs/operate/admin-api.md says more about it. A change names the state that it changes in `If-Match`.",
+                       docs/operate/admin-api.md says more about it. A change of a zone or of the routes names the state that it changes in `If-Match`.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT"),
     ),
     components(schemas(Problem))
@@ -137,6 +137,9 @@ impl Modify for AdminRefusals {
                     }
                     ("put" | "patch" | "delete", "/admin/v1/zones/{id}") => {
                         &[CHANGED_MEANWHILE, PRECONDITION_REQUIRED, BUSY, STORE_AWAY]
+                    }
+                    ("put" | "patch", "/admin/v1/zones/{id}/stock") => {
+                        &[NO_CELL, TOO_MANY_ZONES, BUSY, STORE_AWAY]
                     }
                     ("post", "/admin/v1/zones/{id}/leave") => &[NOTHING_TO_LEAVE, BUSY, STORE_AWAY],
                     ("post", "/admin/v1/zones/{id}/draws/{event}") => &[NO_DRAW, DRAW_DECIDED, STORE_AWAY],

@@ -56,6 +56,8 @@ pub(super) fn endpoints(openapi: fn() -> String) -> Vec<Endpoint<PublicState>> {
         Endpoint::documented(Route::Draw, routes!(draws::draw)),
         Endpoint::documented(Route::Draw, routes!(draws::record)),
         Endpoint::documented(Route::Receipt, routes!(draws::receipt)),
+        Endpoint::documented(Route::Stock, routes!(pages::stock)),
+        Endpoint::documented(Route::Rules, routes!(pages::rules)),
         Endpoint::documented(Route::Page, routes!(pages::page)),
         Endpoint::get(Route::Page, "/wait/{zone}/", pages::page_with_slash),
         Endpoint::documented(Route::Asset, routes!(pages::library)),

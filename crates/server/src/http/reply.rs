@@ -9,10 +9,10 @@ use std::{
 
 use gate::{Eta, Reason, Reply, Token};
 
-use crate::passes::Passes;
+use crate::{passes::Passes, stock::InStock};
 
-/// The body of a reply to a poll. `passes` signs the pass of a holder who entered.
-pub(super) fn write(passes: &Passes, zone: &str, reply: &Reply) -> String {
+/// The body of a reply to a poll. `passes` signs the pass of a holder who entered. `stock` is what is left in the zone, if that is told.
+pub(super) fn write(passes: &Passes, zone: &str, reply: &Reply, stock: Option<&InStock>) -> String {
     match reply {
         Reply::Entered { token, pass, .. } => {
             let mut out = String::with_capacity(896);
@@ -24,13 +24,17 @@ pub(super) fn write(passes: &Passes, zone: &str, reply: &Reply) -> String {
             out
         }
         Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale, opens_in_ms } => {
-            let mut out = String::with_capacity(256);
+            let mut out = String::with_capacity(256 + stock.map_or(0, |stock| 32 + stock.in_polls.len()));
             out.push_str(r#"{"canEnter":false,"token":""#);
             out.push_str(token_text(token));
             out.push_str(r#"","waiting":"#);
-            let common =
-                Common { polling_period_ms: *polling_period_ms, stale: *stale, opens_in_ms: *opens_in_ms };
-            write_waiting(&mut out, *rank, *eta, *reason, common);
+            let common = Common {
+                polling_period_ms: *polling_period_ms,
+                stale: *stale,
+                opens_in_ms: *opens_in_ms,
+                stock,
+            };
+            write_waiting(&mut out, *rank, *eta, *reason, common, is_beyond(stock, *rank));
             out.push('}');
             out
         }
@@ -42,33 +46,48 @@ pub(super) fn token_text(token: &Token) -> &str {
 }
 
 /// The part of `waiting` that is the same for all who wait in a zone, for [`write_waiting`].
-pub(super) fn common_part(polling_period_ms: u32, stale: bool, opens_in_ms: u32) -> String {
-    Common { polling_period_ms, stale, opens_in_ms }.to_string()
-}
-
-struct Common {
+pub(super) fn common_part(
     polling_period_ms: u32,
     stale: bool,
     opens_in_ms: u32,
+    stock: Option<&InStock>,
+) -> String {
+    Common { polling_period_ms, stale, opens_in_ms, stock }.to_string()
 }
 
-impl Display for Common {
+/// Whether the person with this rank is told that everything may be sold out before.
+pub(super) fn is_beyond(stock: Option<&InStock>, rank: u64) -> bool {
+    stock.is_some_and(|stock| stock.is_beyond(rank))
+}
+
+struct Common<'a> {
+    polling_period_ms: u32,
+    stale: bool,
+    opens_in_ms: u32,
+    stock: Option<&'a InStock>,
+}
+
+impl Display for Common<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, r#","pollingPeriod":{},"stale":{}"#, self.polling_period_ms, self.stale)?;
         if self.opens_in_ms > 0 {
             write!(f, r#","opensInMs":{}"#, self.opens_in_ms)?;
         }
+        if let Some(stock) = self.stock {
+            f.write_str(&stock.in_polls)?;
+        }
         Ok(())
     }
 }
 
-/// Writes the object `waiting`. `common` is what [`common_part`] returns.
+/// Writes the object `waiting`. `common` is what [`common_part`] returns, and `beyond` what [`is_beyond`] does.
 pub(super) fn write_waiting(
     out: &mut String,
     rank: u64,
     eta: Option<Eta>,
     reason: Option<Reason>,
     common: impl Display,
+    beyond: bool,
 ) {
     let written = match eta {
         Some(Eta { seconds, low_s, high_s }) => {
@@ -81,6 +100,9 @@ pub(super) fn write_waiting(
         out.push_str(r#","reason":""#);
         out.push_str(reason.as_str());
         out.push('"');
+    }
+    if beyond {
+        out.push_str(r#","beyondStock":true"#);
     }
     out.push('}');
 }

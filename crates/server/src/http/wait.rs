@@ -1,4 +1,4 @@
-//! The waiting page, its assets, and the notice.
+//! The waiting page, its assets, the notice, and what is left.
 //!
 //! Everything is in the binary; operators may add a directory with templates and assets. Invariant: Weir's page runs no
 //! inline script, contacts no other host, and goes on only to the target that the operator configured. Its content security
@@ -28,6 +28,7 @@ use hyper::{
 use serde_json::{Map, Value, json};
 
 use super::asset::Asset;
+use crate::stock::InStock;
 use language::Language;
 use target::Target;
 use template::{Filling, Template, Texts, UnknownPlaceholder};
@@ -60,6 +61,7 @@ const FOR_MINUTES: HeaderValue = HeaderValue::from_static("public, max-age=300")
 const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 
 const FOR_SECONDS: HeaderValue = HeaderValue::from_static("public, max-age=5");
+const FOR_SECOND: HeaderValue = HeaderValue::from_static("public, max-age=1");
 
 const ANY_ORIGIN: HeaderValue = HeaderValue::from_static("*");
 /// Send the origin, because services check it against forged forms. Never send a path or query.
@@ -259,6 +261,14 @@ fn for_any_origin(asset: &Asset, headers: &HeaderMap) -> Response<Full<Bytes>> {
 pub fn notice(notice: &Notice, headers: &HeaderMap) -> Response<Full<Bytes>> {
     let texts: Map<_, _> = notice.iter().map(|(tag, text)| (tag.to_owned(), Value::from(text))).collect();
     Asset::new("application/json", json!({ "notice": texts }).to_string()).reply(FOR_SECONDS, headers)
+}
+
+/// What is left in a zone; none if nothing is told.
+#[must_use]
+pub fn stock(stock: Option<&InStock>, headers: &HeaderMap) -> Response<Full<Bytes>> {
+    const NOTHING: &str = r#"{"remaining":null,"texts":"","tiers":[]}"#;
+    let document = stock.map_or(Bytes::from_static(NOTHING.as_bytes()), |stock| stock.document.clone());
+    Asset::new("application/json", document).reply(FOR_SECOND, headers)
 }
 
 /// The files of a directory, sorted by name. Names that start with a dot are left out.

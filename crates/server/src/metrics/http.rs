@@ -37,6 +37,10 @@ pub enum Route {
     Draw,
     /// `POST /draws/{zone}/{event}/receipt`
     Receipt,
+    /// `GET /traffic/stock`
+    Stock,
+    /// `GET /zones/{zone}/rules`
+    Rules,
     /// `GET /wait/{zone}`
     Page,
     /// `GET /weir.js` and `GET /wait-assets/…`
@@ -55,14 +59,23 @@ impl Route {
     /// Whether apps call it.
     #[must_use]
     pub fn is_traffic(self) -> bool {
-        matches!(self, Self::Wait | Self::Entry | Self::Leave | Self::Stream | Self::Notice | Self::Receipt)
+        matches!(
+            self,
+            Self::Wait
+                | Self::Entry
+                | Self::Leave
+                | Self::Stream
+                | Self::Notice
+                | Self::Stock
+                | Self::Receipt
+        )
     }
 }
 
 /// The label of each route, in the order of [`Route`].
-const ROUTES: [&str; 19] = [
+const ROUTES: [&str; 21] = [
     "wait", "entry", "leave", "stream", "events", "admin", "openapi", "healthz", "readyz", "jwks", "notice",
-    "draw", "receipt", "page", "asset", "check", "metrics", "console", "other",
+    "draw", "receipt", "stock", "rules", "page", "asset", "check", "metrics", "console", "other",
 ];
 
 /// Every status that the server answers with.

@@ -71,6 +71,43 @@ fn entered(now: &Value) -> String {
     }
 }
 
+/// What is left in a zone.
+pub(super) fn stock(reply: &Value, style: Style) -> String {
+    let heading = ["TIER", "LEFT", "PRICE", "LABEL"];
+    let row = |tier: &Value| {
+        let price = &tier["price"];
+        let price = match price.is_null() {
+            true => "-".to_owned(),
+            false => {
+                format!("{} {} to {}", text(&price["currency"]), text(&price["from"]), text(&price["to"]))
+            }
+        };
+        let label = tier["label"].as_object().into_iter().flatten();
+        let label: Vec<_> = label
+            .map(|(language, said)| format!("{}: {}", text(&language.as_str().into()), text(said)))
+            .collect();
+        let left = match &tier["remaining"] {
+            Value::Null => "unknown".to_owned(),
+            number => text(number),
+        };
+        vec![text(&tier["id"]), left, price, label.join(", ")]
+    };
+    let tiers = list(&reply["tiers"]);
+    let mut out = if reply["dry_run"] == true {
+        "nothing was changed; it would be:\n".to_owned()
+    } else {
+        String::new()
+    };
+    if tiers.is_empty() {
+        return out + "nothing is told about what is left\n";
+    }
+    out += &table(&heading, tiers.iter().map(row).collect(), style);
+    if let Some(beyond @ 1..) = reply["beyond"].as_u64() {
+        out += &format!("told that everything may be sold out before their turn: {beyond} waiting\n");
+    }
+    out
+}
+
 /// One zone, field by field.
 pub(super) fn zone(reply: &Value) -> String {
     let mut out = format!("id = {}\n", text(&reply["id"]));
@@ -357,7 +394,7 @@ fn sparks(values: &[u64]) -> String {
 }
 
 /// The columns of texts. They are aligned left, and numbers and waits right.
-const TEXTS: [&str; 20] = [
+const TEXTS: [&str; 23] = [
     "CELL",
     "ZONE",
     "MODE",
@@ -367,6 +404,9 @@ const TEXTS: [&str; 20] = [
     "FROM",
     "RULE",
     "UTC",
+    "TIER",
+    "PRICE",
+    "LABEL",
     "WHO",
     "ROLE",
     "CHANGE",

@@ -28,6 +28,7 @@ use crate::{
         clients::Uncounted,
         context::Requests,
         public::{PublicParts, PublicState, UnusedVisits},
+        rules::{Followed, SeenRules},
         served::ServedRoutes,
         stream::Streams,
         wait::Pages,
@@ -38,6 +39,7 @@ use crate::{
     past_events::PastEvents,
     servers::{AllAway, Servers, State},
     stats::Stats,
+    stock::Stocks,
     stores::{Connections, Logins, StoreSettings},
     tls::{Certificates, TlsSettings},
 };
@@ -101,8 +103,16 @@ pub(super) async fn assemble(
         tasks.spawn(Arc::clone(certificates).follow(Arc::clone(bus)));
     }
     let passes = Arc::new(ArcSwap::from_pointee(passes));
+    let stock = match &cells {
+        None => Stocks::in_dir(&config.data_dir).map_err(Failure::with(failure::IO))?,
+        Some(cells) => Stocks::in_cells(Arc::clone(cells)),
+    };
+    let stock = Arc::new(stock);
+    for at in 0..cells.as_ref().map_or(0, |cells| cells.all().len()) {
+        tasks.spawn(Arc::clone(&stock).follow(at));
+    }
     let streams = Arc::new(Streams::new(
-        (Arc::clone(&gate), Arc::clone(&passes)),
+        (Arc::clone(&gate), Arc::clone(&passes), Arc::clone(&stock)),
         metrics.streams.clone(),
         config.max_streams_per_client.map(|most| PerClient { most, ipv6_prefix: config.limit.ipv6_prefix }),
         Uncounted::new(&config.trusted_proxies, &config.limit.carrier_nats),
@@ -136,6 +146,10 @@ pub(super) async fn assemble(
     }
     let draws = Draws::new(Arc::clone(&gate), config.draw.clone());
     tasks.spawn(Arc::clone(&draws).follow());
+    let rules = SeenRules::in_dir(&config.data_dir);
+    let (of_gate, of_routes) = (Arc::clone(&gate), Arc::clone(&routes));
+    let followed = Followed { gate: of_gate, routes: of_routes, recorder: recorder.clone() };
+    tasks.spawn(Arc::clone(&rules).follow(followed));
     let (stats, changes) = (Stats::new(), ChangeLog::new(gate.definitions()));
     tasks.spawn(Arc::clone(&stats).follow(entries, Arc::clone(&gate)));
     tasks.spawn(Arc::clone(&changes).follow(definitions, Arc::clone(&gate)));
@@ -177,9 +191,11 @@ pub(super) async fn assemble(
         limits: Limits::new(&config.limit, zones.buckets_of),
         passes,
         draws: Arc::clone(&draws),
+        stock: Arc::clone(&stock),
         streams: Arc::clone(&streams),
         pages: ArcSwap::from_pointee(pages),
         routes: Arc::clone(&routes),
+        rules,
         unused_visits: UnusedVisits::default(),
         cells: Arc::clone(&zones.cells),
         requests: Arc::clone(&requests),
@@ -197,6 +213,7 @@ pub(super) async fn assemble(
         refusals: Refusals::default(),
         stats,
         changes,
+        stock,
         past,
         routes,
         recorder,

@@ -86,3 +86,7 @@ script!(
     /// Registers a server, and lists all.
     SERVERS, "servers", "servers.lua"
 );
+script!(
+    /// Keeps what is left in the zones.
+    STOCK, "stock", "stock.lua"
+);

@@ -22,6 +22,7 @@ use crate::{
     past_events::PastEvents,
     servers::Servers,
     stats::Stats,
+    stock::Stocks,
 };
 
 /// What the handlers of the admin listener share.
@@ -56,6 +57,8 @@ pub struct AdminParts {
     pub past: Arc<PastEvents>,
     /// The routes of proxies' requests.
     pub routes: Arc<ServedRoutes>,
+    /// What is left in the zones.
+    pub stock: Arc<Stocks>,
     /// Records what operators do. The editor records the changes of the zones by it, too.
     pub recorder: Recorder,
     /// This server and the others.

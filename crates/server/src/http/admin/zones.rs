@@ -180,7 +180,12 @@ pub(super) async fn delete(
     operator: Operator,
     change: ZoneChange,
 ) -> Result<Json<ChangeShape>, Problem> {
-    set(&state, operator, change, |_| Ok(None)).await
+    let (zone, is_real) = (change.zone.clone(), !change.dry_run);
+    let deleted = set(&state, operator, change, |_| Ok(None)).await?;
+    if is_real {
+        state.forget_stock(&zone).await;
+    }
+    Ok(deleted)
 }
 
 /// Ends a visit, where the zone limits the people inside: somebody else may enter. Within a second, the visitor's cookie counts no more.

@@ -45,7 +45,16 @@ pub(super) fn complete(document: &mut OpenApi) {
                     ("/traffic/wait" | "/traffic/entry" | "/traffic/stream", "200" | "429") => {
                         add(reply, &LIMITED);
                     }
-                    ("/traffic/notice" | "/wait/{zone}" | "/weir.js", "200" | "304") => add(reply, &KEPT),
+                    (
+                        "/traffic/notice"
+                        | "/traffic/stock"
+                        | "/zones/{zone}/rules"
+                        | "/wait/{zone}"
+                        | "/weir.js",
+                        "200" | "304",
+                    ) => {
+                        add(reply, &KEPT);
+                    }
                     ("/.well-known/jwks.json", "200") => add(reply, &KEPT[1..]),
                     _ => {}
                 }

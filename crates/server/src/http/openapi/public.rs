@@ -68,12 +68,15 @@ impl Modify for Refusals {
                     "/traffic/wait" | "/traffic/entry" => of_poll,
                     "/traffic/leave" => of_leave,
                     "/traffic/stream" => of_stream,
-                    "/traffic/notice" => &[MISSING_FIELD, WRONG_TYPE, UNKNOWN_ZONE, STORE_AWAY],
                     "/draws/{zone}/{event}" | "/draws/{zone}/{event}/record" => {
                         &[NOT_FOUND, NO_DRAW, UNKNOWN_ZONE]
                     }
                     "/draws/{zone}/{event}/receipt" => of_receipt,
+                    "/traffic/notice" | "/traffic/stock" => {
+                        &[MISSING_FIELD, WRONG_TYPE, UNKNOWN_ZONE, STORE_AWAY]
+                    }
                     "/wait/{zone}" => &[NOT_FOUND],
+                    "/zones/{zone}/rules" => &[NOT_FOUND, UNKNOWN_ZONE, STORE_AWAY],
                     "/readyz" => &[STOPPING, STORE_AWAY],
                     _ => &[],
                 };
@@ -81,7 +84,12 @@ impl Modify for Refusals {
                     operation,
                     &[OF_HTTP, &[METHOD_NOT_ALLOWED, TOO_MANY_CONNECTIONS, OVERLOADED], own].concat(),
                 );
-                if let "/traffic/notice" | "/wait/{zone}" | "/weir.js" = path.as_str() {
+                if let "/traffic/notice"
+                | "/traffic/stock"
+                | "/zones/{zone}/rules"
+                | "/wait/{zone}"
+                | "/weir.js" = path.as_str()
+                {
                     let known =
                         ResponseBuilder::new().description("`If-None-Match` has the tag of the current file");
                     operation.responses.responses.insert("304".to_owned(), known.build().into());

@@ -557,7 +557,7 @@ impl Call<'_> {
     fn blocked(&self, why: Why<'_>, problem: Problem) -> Response<Full<bytes::Bytes>> {
         let zone = self.gated.zone.as_str();
         let language = Language::choose(None, self.headers);
-        let notice = self.state.gate.notice(zone);
+        let (notice, stock) = (self.state.gate.notice(zone), self.state.stock.of(zone));
         let notice = notice.as_deref().and_then(|notice| {
             let said = |tag: &str| notice.iter().find(|(of, _)| *of == tag).map(|(_, text)| text);
             said(language.tag()).or_else(|| said("en")).or_else(|| notice.iter().next().map(|(_, text)| text))
@@ -569,6 +569,7 @@ impl Call<'_> {
                 && self.headers.get(POLL).is_none_or(|page| ![OF_FORM, FIRST].contains(&page.as_bytes())),
             idle_timeout_s: self.state.gate.policy(zone).map(|policy| policy.idle_timeout_s),
             notice: notice.unwrap_or_default(),
+            stock: stock.as_deref(),
         };
         let is_page = accepts_page(self.headers) && !self.headers.contains_key(POLL);
         let mut response = if is_page { blocked.page() } else { blocked.document(problem) };

@@ -1,4 +1,4 @@
-//! The handlers of the waiting page, its files and a zone's notice.
+//! The handlers of the waiting page and its files, of a zone's notice and rule, and of what is left in a zone.
 
 use admission::ZoneId;
 use axum::extract::{FromRequestParts, Path, RawQuery, State, rejection::PathRejection};
@@ -15,7 +15,7 @@ use crate::http::{
     Replied,
     problem::{MISSING_FIELD, NOT_FOUND, Problem, STORE_AWAY, UNKNOWN_ZONE},
     query::{Others, fields},
-    wait,
+    rules, wait,
 };
 
 /// The zone that a page's path names. A name that no zone can have is not found.
@@ -87,6 +87,49 @@ pub(super) async fn notice(
     match state.gate.notice(&zone) {
         Some(notice) => Ok(wait::notice(&notice, &headers)),
         None if state.gate.may_keep(&zone).await => Err(Problem::from(STORE_AWAY).retry_after(3)),
+        None => Err(UNKNOWN_ZONE.into()),
+    }
+}
+
+/// What is left in a zone: the labels and prices behind the numbers that polls get. Without tiers, nothing is told.
+#[utoipa::path(
+    get,
+    path = "/traffic/stock",
+    tag = "waiting",
+    params(("zone" = String, Query, description = "The zone's id", example = "TEST_ZONE")),
+    responses((status = 200, body = shape::Stock)),
+)]
+pub(super) async fn stock(
+    State(state): State<PublicState>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Replied {
+    let [zone] = fields(query.as_deref(), ["zone"], Others::Ignored)?;
+    let zone = zone.ok_or_else(|| Problem::new(MISSING_FIELD, "`zone`, in the address"))?;
+    match state.gate.policy(&zone) {
+        Some(_) => Ok(wait::stock(state.stock.of(&zone).as_deref(), &headers)),
+        None if state.gate.may_keep(&zone).await => Err(Problem::from(STORE_AWAY).retry_after(3)),
+        None => Err(UNKNOWN_ZONE.into()),
+    }
+}
+
+/// How a zone orders people, how fast they enter, and who is let through besides: in words, and as JSON.
+#[utoipa::path(
+    get,
+    path = "/zones/{zone}/rules",
+    operation_id = "rules",
+    tag = "waiting",
+    params(("zone" = String, Path, description = "The zone's id", example = "TEST_ZONE")),
+    responses((status = 200, body = shape::Rules)),
+)]
+pub(super) async fn rules(
+    State(state): State<PublicState>,
+    PageOf(zone): PageOf,
+    headers: HeaderMap,
+) -> Replied {
+    match rules::reply(&zone, &state.gate, &state.routes, &state.rules, &headers) {
+        Some(reply) => Ok(reply),
+        None if state.gate.may_keep(zone.as_str()).await => Err(Problem::from(STORE_AWAY).retry_after(3)),
         None => Err(UNKNOWN_ZONE.into()),
     }
 }

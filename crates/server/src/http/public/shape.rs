@@ -12,6 +12,8 @@ use utoipa::{
     openapi::{Object, schema::ObjectBuilder, schema::Type},
 };
 
+use crate::http::stock_shape::StockTier;
+
 /// A request for a place.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -113,6 +115,12 @@ pub(super) struct Waiting {
     /// The time until the zone opens, in milliseconds, by the server's clock. Only while that is to come: nobody enters before.
     #[schema(minimum = 1, nullable = false)]
     opens_in_ms: Option<u32>,
+    /// What is left, where the operators tell it.
+    #[schema(nullable = false)]
+    stock: Option<Left>,
+    /// As many people are ahead as pieces are left of everything, or more: everything may be sold out before. Only where it is true.
+    #[schema(nullable = false, schema_with = always::<true>)]
+    beyond_stock: Option<bool>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -179,6 +187,108 @@ pub(super) struct Draw {
 pub(super) struct Notice {
     #[schema(example = json!({"en": "Back at noon."}))]
     notice: BTreeMap<String, String>,
+}
+
+/// What is left in a zone.
+#[derive(ToSchema)]
+pub(super) struct Stock {
+    /// Differs where labels or prices differ; empty if nothing is told. Polls have the same.
+    texts: String,
+    /// In the order of the operators.
+    #[schema(max_items = 16)]
+    tiers: Vec<StockTier>,
+    /// How many pieces are left of everything; null if that is not known of some tier, or nothing is told.
+    #[schema(required)]
+    remaining: Option<u64>,
+}
+
+/// What is left, in a poll.
+#[derive(ToSchema)]
+pub(super) struct Left {
+    /// If it is not the one that the client has, `GET /traffic/stock` has the new labels and prices.
+    texts: String,
+    /// By the ids of tiers: 0 if a tier is sold out, null if nobody knows.
+    #[schema(example = json!({"floor": 12, "balcony": 0}))]
+    remaining: BTreeMap<String, Option<u32>>,
+}
+
+/// The rule of a zone.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Rules {
+    #[schema(example = "TEST_ZONE")]
+    zone: String,
+    rule: Rule,
+    /// Differs where `rule` differs: BLAKE3 of its text, 64 hexadecimal digits. The audit log has it.
+    digest: String,
+    /// The mode in force: an event may have changed it.
+    mode_in_force: String,
+    /// Sentences by language.
+    #[schema(example = json!({"en": ["People enter in the order in which they took their places."]}))]
+    words: BTreeMap<String, Vec<String>>,
+    counted: Counted,
+    /// When this server saw the rule first, as in `2026-12-01T08:30:00Z`; null for a moment after its start or a change.
+    #[schema(required)]
+    changed: Option<String>,
+    /// The line of this server's audit log that has the rule; null if there is no log, or it is not written yet.
+    #[schema(required)]
+    audit_record: Option<AuditRecord>,
+}
+
+/// What operators set.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Rule {
+    /// By what people are ordered: `arrival`. Others may be added.
+    order: String,
+    mode: String,
+    admit_per_minute: u32,
+    sub_windows: u32,
+    /// Null if the people inside are not limited.
+    #[schema(required)]
+    inside_at_most: Option<u32>,
+    #[schema(required)]
+    opens_at: Option<String>,
+    /// After so many seconds of silence, a place is lost.
+    silent_for_s: u32,
+    /// Who enters while the store is away: `closed` (nobody) or `open` (everybody).
+    without_store: String,
+    #[schema(max_items = 32)]
+    events: Vec<RuleEvent>,
+    /// How many routes of proxies let requests of the zone's site through without the zone.
+    bypass_routes: u32,
+    /// How many of them need a bypass token.
+    bypass_routes_by_token: u32,
+}
+
+/// An event of a zone. Instants are written as the operators wrote them.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RuleEvent {
+    id: String,
+    prequeue_from: String,
+    begins: String,
+    ends: String,
+    before: String,
+    after: String,
+    admit_per_minute: u32,
+    #[schema(required)]
+    inside_at_most: Option<u32>,
+}
+
+/// What this server counted since it started.
+#[derive(ToSchema)]
+pub(super) struct Counted {
+    since: String,
+    /// Requests that bypass routes let through.
+    through: u64,
+}
+
+/// A line of an audit log.
+#[derive(ToSchema)]
+pub(super) struct AuditRecord {
+    n: u64,
+    hash: String,
 }
 
 /// Public keys; RFC 7517.

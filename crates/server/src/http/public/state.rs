@@ -12,11 +12,13 @@ use crate::{
     http::{
         context::Requests,
         health::{Lifecycle, Readiness},
+        rules::SeenRules,
         served::ServedRoutes,
         stream::Streams,
         wait::Pages,
     },
     passes::Passes,
+    stock::Stocks,
 };
 
 /// What the handlers of the public listener share.
@@ -33,12 +35,16 @@ pub struct PublicParts {
     pub passes: Arc<ArcSwap<Passes>>,
     /// The draws of the zones.
     pub draws: Arc<Draws>,
+    /// What is left in the zones.
+    pub stock: Arc<Stocks>,
     /// The streams of waiting users.
     pub streams: Arc<Streams>,
     /// The waiting pages. A reload replaces them.
     pub pages: ArcSwap<Pages>,
     /// What proxies may ask about. A reload replaces it.
     pub routes: Arc<ServedRoutes>,
+    /// When the rules of the zones changed.
+    pub rules: Arc<SeenRules>,
     /// The visits of newcomers.
     pub unused_visits: UnusedVisits,
     /// The cells that keep the zones. Empty for a store in this process.

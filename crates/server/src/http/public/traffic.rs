@@ -122,7 +122,8 @@ where
             newcomer.join().await?
         }
     };
-    let text = reply::write(&state.passes.load(), &ask.zone, &answer);
+    let stock = state.stock.load();
+    let text = reply::write(&state.passes.load(), &ask.zone, &answer, stock.get(&*ask.zone).map(|of| &**of));
     let mut response = Response::new(Full::new(Bytes::from(text)));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     Ok(response)

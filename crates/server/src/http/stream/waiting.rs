@@ -36,7 +36,7 @@ use tokio::{
 };
 
 use super::response;
-use crate::{http::clients::Uncounted, passes::Passes};
+use crate::{http::clients::Uncounted, passes::Passes, stock::Stocks};
 use follower::Follower;
 use task::ZoneTask;
 
@@ -53,6 +53,7 @@ const RETRY_MS: std::ops::Range<u64> = 1_000..3_000;
 pub struct Streams {
     gate: Arc<Gate<AnyStore>>,
     passes: Arc<ArcSwap<Passes>>,
+    stock: Arc<Stocks>,
     mailboxes: Arc<Mailboxes>,
     stop: watch::Sender<bool>,
     open: Gauge,
@@ -85,17 +86,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Streams {
-    /// No streams yet. `passes` signs the passes of those who enter. `open` is the gauge of open streams; a client has no more than
+    /// No streams yet. `passes` signs the passes of those who enter, and `stock` says what is left. `open` is the gauge of open streams; a client has no more than
     /// `per_client` says, unless it is `uncounted`.
     #[must_use]
     pub fn new(
-        (gate, passes): (Arc<Gate<AnyStore>>, Arc<ArcSwap<Passes>>),
+        (gate, passes, stock): (Arc<Gate<AnyStore>>, Arc<ArcSwap<Passes>>, Arc<Stocks>),
         open: Gauge,
         per_client: Option<PerClient>,
         uncounted: Uncounted,
     ) -> Self {
         let (of_clients, stop) = (per_client.map(PerAddress::new), watch::Sender::new(false));
-        Self { gate, passes, mailboxes: Arc::default(), stop, open, of_clients, uncounted }
+        Self { gate, passes, stock, mailboxes: Arc::default(), stop, open, of_clients, uncounted }
     }
 
     /// Takes a share for one more stream of the client at this address. None if it has too many.
@@ -122,7 +123,7 @@ impl Streams {
             let mut text = String::new();
             let written = writeln!(text, "retry: {}", retry_ms(&first.1));
             debug_assert!(written.is_ok(), "writing to a String does not fail");
-            if let Some(arrival) = follower.answer(&streams.passes.load(), &zone, first, &mut text) {
+            if let Some(arrival) = follower.answer(&streams, &zone, first, &mut text) {
                 arrive(streams, zone, arrival);
             }
         })

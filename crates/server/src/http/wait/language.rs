@@ -77,6 +77,20 @@ fn thousandths(text: &str) -> Option<u16> {
     right.then(|| (if whole == "1" { 1_000 } else { part }).min(1_000))
 }
 
+/// `1234567` as `1,234,567`: in English and in Korean.
+#[must_use]
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,10 @@
   const ANNOUNCE_MS = 60_000;
   // The shortest time for which a reason is visible.
   const REASON_MS = 30_000;
+  // The shortest time between two requests for labels, unless the page has none yet.
+  const LABELS_MS = 4_000;
+  // How long the button to leave asks whether it was meant.
+  const SURE_MS = 6_000;
 
   const all = (name) => document.querySelectorAll(`[data-weir~="${name}"]`);
   const number = new Intl.NumberFormat(lang);
@@ -18,7 +22,7 @@
   function write(name, text) {
     for (const element of all(name)) {
       if (element.textContent !== text) element.textContent = text;
-      if (["reason", "trouble", "notice"].includes(name)) element.hidden = !text;
+      if (["reason", "trouble", "notice", "beyond"].includes(name)) element.hidden = !text;
     }
   }
 
@@ -64,6 +68,14 @@
   // When the zone opens; null if it is open, or nobody knows. By the server's clock, which says how long it is still.
   let opens_at = null;
   let until_open = "early";
+  // What is left, as the last reply said; null if nothing is told. Its labels and prices are fetched beside it.
+  let stock = null;
+  let labels = { texts: null, tiers: [] };
+  let is_fetching = false;
+  let fetched_at = -Infinity;
+  let is_beyond = false;
+  let beyond_until = 0;
+  let sure_timer;
 
   function announce(text, now = true) {
     if (!now && performance.now() - announced_at < ANNOUNCE_MS) return;
@@ -81,10 +93,102 @@
       element.hidden = !element.dataset.when.split(" ").includes(next);
     }
     for (const element of all("go")) element.hidden ||= !target;
+    offer_to_leave();
     if (next !== "waiting") {
       document.title = `${say(`heading_${next}`)} · ${texts.title}`;
       announce(`${say(`heading_${next}`)}. ${say(explanation, { idle, ...values })}`);
     }
+  }
+
+  /// Fetches the labels and prices that belong to the numbers of the replies.
+  async function fetch_labels() {
+    if (is_fetching) return;
+    is_fetching = true;
+    // Everybody who waits hears of new labels at the same moment. Servers may say different things for a while, and an older one knows no
+    // labels: each try comes later than the one before.
+    const since_ms = performance.now() - fetched_at;
+    let pause_ms = Math.max(labels.texts === null ? 0 : 2_000 * Math.random(), since_ms < LABELS_MS ? LABELS_MS - since_ms : 0);
+    for (let longest_ms = 4_000; stock && stock.texts !== labels.texts; longest_ms = Math.min(64_000, 2 * longest_ms)) {
+      await new Promise((done) => setTimeout(done, pause_ms));
+      pause_ms = longest_ms * (0.5 + Math.random() / 2);
+      // The address has the tag, so that no cache answers with older labels.
+      const query = new URLSearchParams({ zone, texts: stock?.texts ?? "" });
+      const reply = await fetch(`../traffic/stock?${query}`).catch(() => null);
+      if (reply?.ok) labels = await reply.json().catch(() => labels);
+      fetched_at = performance.now();
+      if (stock) show_stock();
+    }
+    is_fetching = false;
+  }
+
+  function price({ currency, from, to }) {
+    const money = new Intl.NumberFormat(lang, { style: "currency", currency });
+    return [...new Set([from, to].map((amount) => money.format(Number(amount))))].join("–");
+  }
+
+  const pieces = (left) => (left === null ? "" : left === 0 ? say("sold_out") : say("left", { n: number.format(left) }));
+  const spoken = (texts) => texts[[lang, "en", ...Object.keys(texts)].find((tag) => tag in texts)] ?? "";
+
+  function show_stock() {
+    const tiers = stock && stock.texts === labels.texts ? labels.tiers : [];
+    for (const element of all("stock")) element.hidden = tiers.length === 0;
+    for (const list of all("tiers")) {
+      while (list.children.length > tiers.length) list.lastElementChild.remove();
+      tiers.forEach((tier, at) => {
+        if (!list.children[at]) {
+          const item = list.appendChild(document.createElement("li"));
+          const parts = [["bdi", "label"], ["span", "price"], ["span", "count"]];
+          for (const [kind, name] of parts) item.appendChild(document.createElement(kind)).className = name;
+        }
+        const item = list.children[at];
+        const left = stock.remaining[tier.id] ?? null;
+        item.className = left === 0 ? "gone" : "";
+        [spoken(tier.label), tier.price ? price(tier.price) : "", pieces(left)].forEach((text, part) => {
+          if (item.children[part].textContent !== text) item.children[part].textContent = text;
+        });
+      });
+    }
+  }
+
+  /// Shows what is left. Returns what is to be announced: a tier that is sold out now, or that everything may be before the user's turn.
+  function left(now, beyond) {
+    const before = stock;
+    stock = now;
+    if (stock && stock.texts !== labels.texts) fetch_labels();
+    show_stock();
+    const gone = stock && before?.texts === stock.texts ? labels.tiers.filter(({ id }) => before.remaining[id] && stock.remaining[id] === 0) : [];
+    const news = gone.map(({ label }) => say("tier_gone", { tier: spoken(label) }));
+    const total = Object.values(stock?.remaining ?? {}).reduce((sum, of_tier) => sum + of_tier, 0);
+    const was_beyond = is_beyond;
+    is_beyond = beyond;
+    if (beyond) {
+      const text = say(total ? "beyond" : "beyond_all", { n: number.format(total) });
+      if (!was_beyond || total === 0) news.push(text);
+      write("beyond", text);
+    } else if (was_beyond) {
+      beyond_until = performance.now() + REASON_MS;
+      write("beyond", say("beyond_over"));
+      news.push(say("beyond_over"));
+    } else if (performance.now() >= beyond_until) {
+      write("beyond", "");
+    }
+    offer_to_leave();
+    return news.join(" ");
+  }
+
+  function offer_to_leave() {
+    for (const button of all("leave")) button.hidden = !(is_beyond && state === "waiting");
+  }
+
+  /// The user gives up the place. A second press is needed, because the place is lost by it.
+  function leave() {
+    const is_sure = sure_timer !== undefined;
+    clearTimeout(sure_timer);
+    sure_timer = is_sure ? undefined : setTimeout(() => ((sure_timer = undefined), write("leave", say("leave"))), SURE_MS);
+    write("leave", say(is_sure ? "leave" : "leave_sure"));
+    if (!is_sure) return;
+    place.leave();
+    show("left");
   }
 
   function countdown() {
@@ -93,7 +197,7 @@
     write("reason", seconds > 0 ? say(`reason_${until_open}`, { opens: until(seconds) }) : say("reason_opening"));
   }
 
-  function waiting({ rank, progress, eta, reason, stale, opens_in_ms }) {
+  function waiting({ rank, progress, eta, reason, stale, opens_in_ms, stock: now_left, beyond_stock }) {
     const arrived = state !== "waiting";
     show("waiting");
     write("trouble", "");
@@ -105,6 +209,7 @@
     for (const bar of all("progress")) bar.value = progress;
     document.title = say("title_waiting", { rank: place, title: texts.title });
     opens_at = opens_in_ms ? performance.now() + opens_in_ms : null;
+    const of_stock = left(now_left, beyond_stock);
     until_open = is_undrawn ? "draw" : "early";
     const why = opens_at ? until_open : is_undrawn ? "drawing" : (reason ?? (stale ? "stale" : null));
     const lasts = ["early", "draw", "drawing", "held", "stale"].includes(why);
@@ -116,8 +221,9 @@
       const news = why && !document.querySelector(`[data-weir~="reason"][data-reason="${why}"]`);
       write("reason", why ? say(`reason_${why}`, values) : "");
       for (const element of all("reason")) element.dataset.reason = why ?? "";
-      if (news || (lasts && is_over)) return announce(say(`reason_${why}`, values));
+      if (news || (lasts && is_over)) return announce(`${say(`reason_${why}`, values)} ${of_stock}`.trim());
     }
+    if (of_stock) return announce(of_stock);
     const now = { rank: place, eta: eta ? words(eta) : say("eta_unknown") };
     announce(say("announce_waiting", now), arrived || is_over);
   }
@@ -173,15 +279,28 @@
       const reply = await fetch(`../traffic/notice?${new URLSearchParams({ zone })}`).catch(() => null);
       if (reply?.ok) {
         const { notice: by_language } = await reply.json();
-        const spoken = [lang, "en", ...Object.keys(by_language)].find((tag) => tag in by_language);
-        const text = by_language[spoken] ?? "";
+        const language = [lang, "en", ...Object.keys(by_language)].find((tag) => tag in by_language);
+        const text = by_language[language] ?? "";
         const is_news = text && [...all("notice")].some((element) => element.textContent !== text);
-        for (const element of all("notice")) if (spoken) element.lang = spoken;
+        for (const element of all("notice")) if (language) element.lang = language;
         write("notice", text);
         if (is_news) announce(text);
       }
     }
     setTimeout(notice, NOTICE_MS * (0.75 + Math.random() / 2));
+  }
+
+  /// The published rule of the zone, in words. It is fetched when the user opens it.
+  async function rules() {
+    const reply = await fetch(`../zones/${encodeURIComponent(zone)}/rules`).catch(() => null);
+    const said = reply?.ok ? await reply.json().catch(() => null) : null;
+    const lines = said ? [...(said.words[lang] ?? said.words.en)] : [say("rules_away")];
+    const at = said?.changed && new Date(said.changed).toLocaleString(lang, { dateStyle: "long", timeStyle: "short" });
+    if (at) lines.push(say("rules_changed", { at }));
+    if (said?.auditRecord) lines.push(say("rules_record", said.auditRecord));
+    for (const list of all("rule")) {
+      list.replaceChildren(...lines.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
+    }
   }
 
   const place = globalThis.Weir.wait({ zone });
@@ -196,6 +315,8 @@
       place.anew();
     });
   }
+  for (const button of all("leave")) button.addEventListener("click", leave);
+  for (const details of all("rules")) details.addEventListener("toggle", () => details.open && rules());
   for (const button of all("go")) button.addEventListener("click", go);
   for (const button of all("reload")) button.addEventListener("click", () => location.reload());
   notice();

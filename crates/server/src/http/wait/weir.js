@@ -206,7 +206,7 @@
       return waiting.pollingPeriod * (1 - Math.random() / 20);
     }
 
-    #wait({ rank, etaSeconds, etaRange, reason = null, stale, pollingPeriod, opensInMs = 0 }, token) {
+    #wait({ rank, etaSeconds, etaRange, reason = null, stale, pollingPeriod, opensInMs = 0, stock = null, beyondStock = false }, token) {
       const kept = this.#kept ?? {};
       const first = Math.max(kept.first ?? 0, rank);
       let eta = etaRange && [etaRange[0], etaSeconds, etaRange[1]];
@@ -224,7 +224,7 @@
       }
       const progress = Math.max(kept.progress ?? 0, 1 - rank / (first + 1));
       this.#told_at = now();
-      const told = { first, progress, eta, rank, reason, stale, opens_ms: opensInMs, period_ms: pollingPeriod };
+      const told = { first, progress, eta, rank, reason, stale, opens_ms: opensInMs, period_ms: pollingPeriod, stock, beyond_stock: beyondStock };
       this.#keep({ token: token ?? kept.token, heard: Date.now(), ...told });
       this.#tell_wait();
     }
@@ -235,10 +235,10 @@
     }
 
     #tell_wait() {
-      const { rank, progress, reason, stale, eta, opens_ms = 0 } = this.#kept;
+      const { rank, progress, reason, stale, eta, opens_ms = 0, stock = null, beyond_stock = false } = this.#kept;
       const [low, seconds, high] = eta ? this.#eta_now().map((s) => Math.max(0, Math.round(s))) : [];
       const opens_in_ms = Math.max(0, Math.round(opens_ms - (now() - this.#told_at)));
-      this.#tell("waiting", { rank, progress, eta: eta && { low, seconds, high }, reason, stale, opens_in_ms });
+      this.#tell("waiting", { rank, progress, eta: eta && { low, seconds, high }, reason, stale, opens_in_ms, stock, beyond_stock });
     }
 
     async #enter(token, pass) {

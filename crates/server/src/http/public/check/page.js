@@ -57,19 +57,22 @@
     announce(`${texts.entered}. ${texts.resend}`, true);
   }
 
-  function show({ title, heading, rank, eta, reason, explanation, notice, announcement }) {
+  function show({ title, heading, rank, eta, reason, stock = "", beyond = "", explanation, notice, announcement }) {
     // The end of a trouble or a reason is news, too: what was announced last is not true any more.
-    const news = heading !== element("heading").textContent || reason !== element("reason").textContent || !element("trouble").hidden;
+    const differs = Object.entries({ heading, reason, beyond }).some(([name, text]) => text !== element(name).textContent);
+    const news = differs || !element("trouble").hidden;
     document.title = title;
     write("heading", heading);
     write("rank", rank);
     write("eta", eta);
     write("reason", reason, !reason);
+    write("stock", stock, !stock);
+    write("beyond", beyond, !beyond);
     write("explanation", explanation);
     write("notice", notice, !notice);
     element("place").hidden = !rank;
     write("trouble", "", true);
-    announce(reason ? `${reason} ${announcement}` : announcement, news);
+    announce([reason, beyond, announcement].filter(Boolean).join(" "), news);
   }
 
   /// Asks once. Returns the time until the next question, or nothing if there is none.

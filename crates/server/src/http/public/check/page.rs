@@ -6,6 +6,7 @@
 
 use std::{fmt::Write as _, sync::LazyLock};
 
+use admission::{Stock, Tier};
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -19,24 +20,29 @@ use hyper::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::http::{
-    problem::{NO_COOKIE, NO_PLACE, Problem, TOO_MANY_REQUESTS, UNKNOWN_ZONE, ZONE_CLOSED, ZONE_FULL},
-    wait::{
-        language::Language,
-        lean,
-        template::{Filling, Template, Texts},
-        texts,
+use crate::{
+    http::{
+        problem::{NO_COOKIE, NO_PLACE, Problem, TOO_MANY_REQUESTS, UNKNOWN_ZONE, ZONE_CLOSED, ZONE_FULL},
+        wait::{
+            language::{Language, grouped},
+            lean,
+            template::{Filling, Template, Texts},
+            texts,
+        },
     },
+    stock::InStock,
 };
 
 /// The names of the values in the page.
-const VALUES: [&str; 14] = [
+const VALUES: [&str; 18] = [
     "title",
     "heading",
     "notice",
     "rank",
     "eta",
     "reason",
+    "stock",
+    "beyond",
     "explanation",
     "go",
     "style",
@@ -45,6 +51,8 @@ const VALUES: [&str; 14] = [
     "notice_hidden",
     "place_hidden",
     "reason_hidden",
+    "stock_hidden",
+    "beyond_hidden",
 ];
 
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -99,6 +107,8 @@ pub(super) struct Blocked<'a> {
     pub(super) idle_timeout_s: Option<u32>,
     /// The operators' notice, in the page's language.
     pub(super) notice: &'a str,
+    /// What is left in the zone, if that is told.
+    pub(super) stock: Option<&'a InStock>,
 }
 
 /// What the page says.
@@ -108,6 +118,10 @@ struct Words {
     rank: String,
     eta: String,
     reason: String,
+    /// What is left: one line for each tier.
+    stock: String,
+    /// That everything may be sold out before the visitor's turn.
+    beyond: String,
     explanation: String,
     announcement: String,
 }
@@ -167,6 +181,8 @@ impl Blocked<'_> {
                     } else {
                         "gate_explanation_send"
                     }),
+                    stock: self.stock.map_or_else(String::new, |of| left(texts, self.language, &of.stock)),
+                    beyond: self.beyond(texts),
                     rank,
                     eta,
                     reason,
@@ -191,8 +207,20 @@ impl Blocked<'_> {
                     rank: String::new(),
                     eta: String::new(),
                     reason: String::new(),
+                    stock: String::new(),
+                    beyond: String::new(),
                 }
             }
+        }
+    }
+
+    /// What somebody is told before whose turn everything may be sold out; empty for others.
+    fn beyond(&self, texts: &Texts) -> String {
+        let (Why::Waiting { rank, .. }, Some(stock)) = (self.why, self.stock) else { return String::new() };
+        match stock.stock.total() {
+            _ if !stock.is_beyond(rank) => String::new(),
+            Some(total) if total > 0 => fill(texts.get("beyond"), &[("n", &grouped(total))]),
+            _ => texts.get("beyond_all").to_owned(),
         }
     }
 
@@ -226,6 +254,8 @@ impl Blocked<'_> {
             ("rank", &words.rank),
             ("eta", &words.eta),
             ("reason", &words.reason),
+            ("stock", &words.stock),
+            ("beyond", &words.beyond),
             ("explanation", &words.explanation),
             ("go", texts.get("gate_go")),
             ("style", &built_in.style),
@@ -234,6 +264,8 @@ impl Blocked<'_> {
             ("notice_hidden", hidden(self.notice.is_empty())),
             ("place_hidden", hidden(words.rank.is_empty())),
             ("reason_hidden", hidden(words.reason.is_empty())),
+            ("stock_hidden", hidden(words.stock.is_empty())),
+            ("beyond_hidden", hidden(words.beyond.is_empty())),
         ];
         let language = self.language;
         let page = built_in.template.fill(&Filling {
@@ -254,10 +286,11 @@ impl Blocked<'_> {
 
     /// The same as a problem document, with what the page's script shows.
     pub(super) fn document(&self, problem: Problem) -> Response<Full<Bytes>> {
-        let Words { title, heading, rank, eta, reason, explanation, announcement } = self.words();
+        let Words { title, heading, rank, eta, reason, stock, beyond, explanation, announcement } =
+            self.words();
         let shown = json!({
             "title": title, "heading": heading, "rank": rank, "eta": eta, "reason": reason, "explanation": explanation,
-            "announcement": announcement, "notice": self.notice, "period_ms": self.period_ms(),
+            "announcement": announcement, "stock": stock, "beyond": beyond, "notice": self.notice, "period_ms": self.period_ms(),
         });
         let waiting = match self.why {
             Why::Waiting { rank, eta, reason, stale, period_ms, opens_in_ms } => json!({
@@ -271,8 +304,20 @@ impl Blocked<'_> {
             }),
             Why::Refused(_) => Value::Null,
         };
+        let waiting = self.with_stock(waiting);
         let problem = problem.with([("canEnter", false.into()), ("waiting", waiting), ("shown", shown)]);
         self.finish(problem.into_reply())
+    }
+
+    /// The object `waiting`, with what polls have about what is left.
+    fn with_stock(&self, mut waiting: Value) -> Value {
+        if let (Why::Waiting { rank, .. }, Some(stock)) = (self.why, self.stock) {
+            waiting["stock"] = json!({ "texts": stock.texts, "remaining": stock.numbers() });
+            if stock.is_beyond(rank) {
+                waiting["beyondStock"] = true.into();
+            }
+        }
+        waiting
     }
 
     fn finish(&self, mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
@@ -292,21 +337,27 @@ impl Blocked<'_> {
     }
 }
 
-fn fill(text: &str, values: &[(&str, &str)]) -> String {
-    values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+/// What is left: one line for each tier, as in `Floor (GBP 40.00–95.50): 12 left`.
+fn left(texts: &Texts, language: Language, stock: &Stock) -> String {
+    let line = |tier: &Tier| {
+        let said = |tag: &str| tier.label.iter().find(|(of, _)| *of == tag).map(|(_, text)| text);
+        let any = || tier.label.iter().next().map(|(_, text)| text);
+        let label = said(language.tag()).or_else(|| said("en")).or_else(any).unwrap_or_default();
+        let price = tier.price.as_ref().map_or_else(String::new, |price| {
+            let to = if price.from() == price.to() { String::new() } else { format!("–{}", price.to()) };
+            format!(" ({} {}{to})", price.currency(), price.from())
+        });
+        match tier.remaining {
+            None => format!("{label}{price}"),
+            Some(0) => format!("{label}{price}: {}", texts.get("sold_out")),
+            Some(n) => format!("{label}{price}: {}", fill(texts.get("left"), &[("n", &grouped(n.into()))])),
+        }
+    };
+    stock.tiers().iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// `1234567` as `1,234,567`: in English and in Korean.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+fn fill(text: &str, values: &[(&str, &str)]) -> String {
+    values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
 }
 
 fn count(texts: &Texts, unit: &str, number: u32) -> String {
@@ -371,11 +422,11 @@ fn range(texts: &Texts, low_s: u32, high_s: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::problem::STORE_AWAY;
+    use crate::http::problem::{STORE_AWAY, WAITING};
 
     fn blocked(why: Why<'_>) -> Blocked<'_> {
         let idle_timeout_s = Some(60);
-        Blocked { why, language: Language::English, is_safe: true, idle_timeout_s, notice: "" }
+        Blocked { why, language: Language::English, is_safe: true, idle_timeout_s, notice: "", stock: None }
     }
 
     fn waiting() -> Why<'static> {
@@ -408,6 +459,37 @@ mod tests {
         assert!(!page.contains("{{") && !page.contains("{idle}"), "{page}");
         let korean = text(Blocked { language: Language::Korean, ..blocked(waiting()) }.page());
         assert!(korean.contains("<html lang=\"ko\">") && korean.contains("1,202"), "{korean}");
+    }
+
+    #[test]
+    fn a_visitor_is_told_what_is_left_in_both_languages() {
+        let of = |floor: u64| {
+            let tiers = json!({ "tiers": [
+                { "id": "floor", "label": {"en": "<Floor>", "ko": "스탠딩"}, "remaining": floor,
+                  "price": {"currency": "GBP", "from": "40.00", "to": "95.00"} },
+                { "id": "seat", "label": {"en": "Seat"}, "remaining": 0 },
+            ] });
+            InStock::new(crate::stock::json::stock(tiers).expect("a stock"), 1)
+        };
+        let (few, enough, none) = (of(1_201), of(1_202), of(0));
+        let said = |stock: &InStock, language: Language| {
+            let blocked = Blocked { stock: Some(stock), language, ..blocked(waiting()) };
+            let page = text(blocked.page());
+            let document = text(blocked.document(WAITING.into()));
+            (page, serde_json::from_str::<Value>(&document).expect("JSON"))
+        };
+        let (page, document) = said(&few, Language::English);
+        assert!(page.contains("&lt;Floor&gt; (GBP 40.00–95.00): 1,201 left\nSeat: sold out"), "{page}");
+        assert!(page.contains("Only 1,201 left"), "{page}");
+        assert_eq!(document["waiting"]["stock"]["remaining"], json!({ "floor": 1_201, "seat": 0 }));
+        assert_eq!(document["waiting"]["beyondStock"], true);
+        let (page, document) = said(&enough, Language::Korean);
+        assert!(page.contains("스탠딩 (GBP 40.00–95.00): 1,202개 남음") && page.contains("매진"), "{page}");
+        assert!(page.contains("data-weir=\"beyond\" hidden"), "{page}");
+        assert_eq!(document["waiting"]["beyondStock"], Value::Null);
+        assert!(said(&none, Language::English).0.contains("Everything is sold out."));
+        let without = text(blocked(waiting()).document(WAITING.into()));
+        assert!(!without.contains("Stock") && !without.contains("remaining"), "{without}");
     }
 
     #[test]

@@ -8,14 +8,14 @@ use gate::{Reply, Token, WaitStatus};
 use metrics::Gauge;
 use tokio::time::Instant;
 
-use super::{Arrival, Share};
+use super::{Arrival, Share, Streams};
 use crate::{
     http::{
         problem::Problem,
-        reply::{self, common_part, token_text, write_waiting},
+        reply::{self, common_part, is_beyond, token_text, write_waiting},
         stream::{HEARTBEAT, RECONNECT, SILENCE, event},
     },
-    passes::Passes,
+    stock::InStock,
 };
 
 /// One stream.
@@ -26,6 +26,8 @@ pub(super) struct Follower {
     /// The ticket of its last token.
     pub(super) ticket: Ticket,
     last: Option<WaitStatus>,
+    /// What was told with `last` of what is left in the zone.
+    stock: StockTold,
     /// When `last` was sent.
     told_at: Instant,
     /// When anything was sent.
@@ -60,6 +62,7 @@ impl Follower {
             token,
             ticket: first.1,
             last: None,
+            stock: StockTold::default(),
             told_at: now,
             sent_at: now,
             _counted: counted,
@@ -67,11 +70,10 @@ impl Follower {
         }
     }
 
-    /// Sends `text` and the answer of the store or a view. `passes` signs the pass of a holder who
-    /// entered. If the stream goes on, returns it and when to ask next.
+    /// Sends `text` and the answer of the store or a view. If the stream goes on, returns it and when to ask next.
     pub(super) fn answer(
         mut self,
-        passes: &Passes,
+        streams: &Streams,
         zone: &ZoneId,
         (reply, ticket): (Reply, Ticket),
         text: &mut String,
@@ -79,15 +81,17 @@ impl Follower {
         match reply {
             Reply::Entered { token, .. } => {
                 write_id(text, &token);
-                event(text, "enter", &reply::write(passes, zone.as_str(), &reply));
+                event(text, "enter", &reply::write(&streams.passes.load(), zone.as_str(), &reply, None));
                 self.outlet.send(text.as_bytes());
                 self.finish();
                 None
             }
             Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale, opens_in_ms } => {
                 let wait = WaitStatus { rank, eta, reason, polling_period_ms, stale, opens_in_ms };
-                write_wait(text, &wait, &common_part(polling_period_ms, stale, opens_in_ms), &token);
-                self.tell(wait, ticket, token, text);
+                let stock = streams.stock.of(zone.as_str());
+                let common = common_part(polling_period_ms, stale, opens_in_ms, stock.as_deref());
+                write_wait(text, &wait, &common, &token, stock.as_deref());
+                self.tell(wait, ticket, token, stock.as_deref(), text);
                 let due = Instant::now() + Duration::from_millis(polling_period_ms.into());
                 Some((self, due))
             }
@@ -119,21 +123,35 @@ impl Follower {
         }
     }
 
-    /// Sends `text`. After that the browser knows `wait`, and has `token`, whose ticket is `ticket`.
-    pub(super) fn tell(&mut self, wait: WaitStatus, ticket: Ticket, token: Token, text: &str) {
+    /// Sends `text`. After that the browser knows `wait` and `stock`, and has `token`, whose ticket is `ticket`.
+    pub(super) fn tell(
+        &mut self,
+        wait: WaitStatus,
+        ticket: Ticket,
+        token: Token,
+        stock: Option<&InStock>,
+        text: &str,
+    ) {
         if self.outlet.send(text.as_bytes()) {
             let now = Instant::now();
             (self.last, self.ticket, self.token) = (Some(wait), ticket, token);
-            (self.told_at, self.sent_at) = (now, now);
+            (self.told_at, self.sent_at, self.stock) = (now, now, StockTold::of(stock, wait.rank));
         }
     }
 
     /// Whether `wait` is worth a message: something besides the passing of time changed, or the period that was told is over.
-    pub(super) fn is_news(&self, wait: &WaitStatus, ticket: &Ticket, now: Instant) -> bool {
+    pub(super) fn is_news(
+        &self,
+        wait: &WaitStatus,
+        ticket: &Ticket,
+        stock: Option<&InStock>,
+        now: Instant,
+    ) -> bool {
         let Some(last) = &self.last else { return true };
         let shape = |wait: &WaitStatus| (wait.rank, wait.reason, wait.stale, wait.eta.is_some());
         let period = Duration::from_millis(last.polling_period_ms.into());
         shape(last) != shape(wait)
+            || self.stock != StockTold::of(stock, wait.rank)
             || self.ticket.told_s != ticket.told_s
             || now.saturating_duration_since(self.told_at) >= period
     }
@@ -164,11 +182,31 @@ fn write_id(text: &mut String, token: &Token) {
     debug_assert!(written.is_ok(), "writing to a String does not fail");
 }
 
+/// What is worth a message of what is left in a zone. A number that only becomes another one is not: it comes with the next message.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct StockTold {
+    /// See [`InStock::news`]; 0 for nothing.
+    news: u64,
+    is_beyond: bool,
+}
+
+impl StockTold {
+    fn of(stock: Option<&InStock>, rank: u64) -> Self {
+        Self { news: stock.map_or(0, |stock| stock.news), is_beyond: is_beyond(stock, rank) }
+    }
+}
+
 /// Writes an event `wait`. `common` is what [`common_part`] returned.
-pub(super) fn write_wait(text: &mut String, wait: &WaitStatus, common: &str, token: &Token) {
+pub(super) fn write_wait(
+    text: &mut String,
+    wait: &WaitStatus,
+    common: &str,
+    token: &Token,
+    stock: Option<&InStock>,
+) {
     write_id(text, token);
     text.push_str("event: wait\ndata: ");
-    write_waiting(text, wait.rank, wait.eta, wait.reason, common);
+    write_waiting(text, wait.rank, wait.eta, wait.reason, common, is_beyond(stock, wait.rank));
     text.push_str("\n\n");
 }
 

@@ -19,7 +19,10 @@ use super::{
     follower::{Follower, write_wait},
     lock,
 };
-use crate::http::{problem::UNKNOWN_ZONE, reply::common_part, stream::stop};
+use crate::{
+    http::{problem::UNKNOWN_ZONE, reply::common_part, stream::stop},
+    stock::InStock,
+};
 
 /// After this time without a new view, the task updates its followers anyway, because the store may be away.
 const QUIET: Duration = Duration::from_millis(1_500);
@@ -127,7 +130,9 @@ impl ZoneTask {
         let Some(view) = self.streams.gate.follower_view(self.registration.zone.as_str()) else {
             return self.refuse_all();
         };
-        let common = common_part(view.polling_period_ms(), view.is_stale(), view.opens_in_ms());
+        let stock = self.streams.stock.of(self.registration.zone.as_str());
+        let stock = stock.as_deref();
+        let common = common_part(view.polling_period_ms(), view.is_stale(), view.opens_in_ms(), stock);
         let mut at = 0;
         while at < self.behind.len() {
             if at % AT_ONCE == AT_ONCE - 1 {
@@ -141,7 +146,7 @@ impl ZoneTask {
                 } else {
                     self.behind.swap_remove(at);
                 }
-            } else if self.update(at, &view, &common, now) {
+            } else if self.update(at, &view, (&common, stock), now) {
                 at += 1;
             } else {
                 let follower = self.behind.swap_remove(at);
@@ -155,20 +160,26 @@ impl ZoneTask {
     }
 
     /// Updates one follower behind. Returns false where the store must be asked.
-    fn update(&mut self, at: usize, view: &FollowerView<AnyLine>, common: &str, now: Instant) -> bool {
+    fn update(
+        &mut self,
+        at: usize,
+        view: &FollowerView<AnyLine>,
+        (common, stock): (&str, Option<&InStock>),
+        now: Instant,
+    ) -> bool {
         let follower = &mut self.behind[at];
         let Some((mut wait, ticket)) = view.poll(follower.ticket) else { return false };
         wait.rank = follower.rank(wait.rank, view.taken_at());
-        if follower.is_news(&wait, &ticket, now) {
+        if follower.is_news(&wait, &ticket, stock, now) {
             // The browser has the token already, unless it remembers an older wait, or a key that will be forgotten sealed it.
             let has_it = follower.ticket == ticket && view.is_current(&follower.token);
             let token = if has_it { follower.token } else { view.seal(&ticket) };
             let period_ms = wait.polling_period_ms;
             let own = (period_ms != view.polling_period_ms())
-                .then(|| common_part(period_ms, wait.stale, wait.opens_in_ms));
+                .then(|| common_part(period_ms, wait.stale, wait.opens_in_ms, stock));
             self.text.clear();
-            write_wait(&mut self.text, &wait, own.as_deref().unwrap_or(common), &token);
-            follower.tell(wait, ticket, token, &self.text);
+            write_wait(&mut self.text, &wait, own.as_deref().unwrap_or(common), &token, stock);
+            follower.tell(wait, ticket, token, stock, &self.text);
         } else {
             follower.heartbeat(now);
         }
@@ -208,8 +219,8 @@ impl ZoneTask {
         match claimed {
             Ok(told) => {
                 self.text.clear();
-                let (passes, zone) = (self.streams.passes.load(), &self.registration.zone);
-                if let Some((follower, due)) = follower.answer(&passes, zone, told, &mut self.text) {
+                let zone = &self.registration.zone;
+                if let Some((follower, due)) = follower.answer(&self.streams, zone, told, &mut self.text) {
                     self.seat(follower, due);
                 }
             }
