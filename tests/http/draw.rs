@@ -197,8 +197,19 @@ pub(crate) fn the_order_of_a_pre_queue_is_drawn() {
     let late: Vec<String> = (0..3).map(|_| token(&join(&weir))).collect();
     assert_eq!(state_value(&weir, &json!({ "value": "two\nlines" })), "out_of_range");
     assert_eq!(state_value(&weir, &json!({ "missing": true })), "draw_decided", "the fallback is to wait");
-    assert_eq!(state_value(&weir, &json!({ "value": "3 1 6" })), "200");
-    assert_eq!(state_value(&weir, &json!({ "value": "6 6 6" })), "draw_decided", "there is one draw");
+    // Of several at the same time, one counts, and only that one is told so.
+    let values = ["3 1 6", "6 6 6", "1 2 3", "5 5 5"];
+    let mut told: Vec<String> = std::thread::scope(|scope| {
+        let ask = |value: &&str| {
+            let body = json!({ "value": *value });
+            let weir = &weir;
+            scope.spawn(move || state_value(weir, &body))
+        };
+        let asked: Vec<_> = values.iter().map(ask).collect();
+        asked.into_iter().map(|asked| asked.join().expect("an answer")).collect()
+    });
+    told.sort_unstable();
+    assert_eq!(told, ["200", "draw_decided", "draw_decided", "draw_decided"], "there is one draw");
     eventually("the order is drawn", || {
         Some(weir.get("/draws/Z/sale/record")).filter(|reply| reply.status == 200)
     });

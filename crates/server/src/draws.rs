@@ -189,11 +189,13 @@ impl Draws {
             (None, _, Fallback::Arrival) => Randomness::Arrival { statement: sign(Statement::Missing)? },
             _ => return Err(NotStated::NotAsked),
         };
-        let drawn = kept.drawn(randomness).map_err(|fault| NotStated::Wrong(fault.to_string()))?;
-        self.keep(&key, drawn).await.map(drop).map_err(|fault| match fault {
+        let drawn = kept.drawn(randomness.clone()).map_err(|fault| NotStated::Wrong(fault.to_string()))?;
+        let kept = self.keep(&key, drawn).await.map_err(|fault| match fault {
             Fault::Store(error) => NotStated::Away(error),
             other => NotStated::Wrong(other.to_string()),
-        })
+        })?;
+        // Of several operators at the same time, one decides, and the others hear that.
+        if kept.randomness() == Some(&randomness) { Ok(()) } else { Err(NotStated::NotAsked) }
     }
 
     /// Does the next step of one draw.
