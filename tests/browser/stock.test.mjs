@@ -83,7 +83,10 @@ test("what is left is told in Korean, in each tab, after a reload, and until it 
   await stock(weir, { tiers: [{ id: "floor", label: { ko: "앞자리" } }] });
   for (const tab of [at, second]) await until("the new label", async () => JSON.stringify(await lines(tab)) === JSON.stringify(["앞자리"]));
   assert.ok(await at.locator('[data-weir="leave"]').isHidden());
+  await stock(weir, { tiers: [{ id: "floor", label: { ko: "앞자리" }, remaining: 0 }] });
+  for (const tab of [at, second]) await until("it is sold out", async () => /모두 매진/.test(await text(tab, "beyond")));
   await stock(weir, { tiers: [] });
+  for (const tab of [at, second]) await until("nothing is said", async () => (await text(tab, "beyond")) === "");
   for (const tab of [at, second]) await until("nothing is told", async () => tab.locator('[data-weir="stock"]').isHidden());
 });
 

@@ -148,6 +148,13 @@ pub(crate) fn everybody_may_read_it() {
         assert_eq!((reply.status, reply.problem().as_str()), (status, code), "{path}");
     }
     assert_eq!(weir.post(PATH, "{}").problem(), "method_not_allowed");
+
+    // A log that is begun later has the rule, which is as old as before.
+    let changed = seen(&weir)["changed"].clone();
+    let setup = weir.stop();
+    let log = setup.dir().join("audit");
+    let weir = setup.arg("--audit-dir").arg(&log).start();
+    assert_eq!(recorded(&weir)["changed"], changed);
 }
 
 /// Servers of a store publish the same, with the same digest.

@@ -65,6 +65,12 @@ impl Recorder {
         Self(None)
     }
 
+    /// Whether acts are written into an audit log, and not only into the server's log.
+    #[must_use]
+    pub fn has_log(&self) -> bool {
+        self.0.is_some()
+    }
+
     pub(super) fn with_log() -> (Self, RecorderQueue) {
         let (sender, changes) = mpsc::channel(QUEUE);
         let missing = Arc::new(AtomicU64::new(0));

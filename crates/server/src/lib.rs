@@ -17,6 +17,7 @@
 //! | [`remote`] | the commands that ask a running server |
 //! | [`config`] | settings: where they come from, how they are checked and printed |
 //! | [`serve`] | the assembly of a server, reload and shutdown |
+//! | `whole_file` | small files of the data directory |
 //! | [`cli`], [`output`], [`failure`] | the command line; standard output; exit codes |
 //!
 //! Each module owns the type of its settings. [`config`] reads and checks them, and only [`serve`] and [`cli`] use `config`.
@@ -51,3 +52,4 @@ pub mod stock;
 pub mod stores;
 pub mod tls;
 pub mod told_waits;
+mod whole_file;

@@ -169,6 +169,16 @@ impl Stocks {
         self.load().get(zone).cloned()
     }
 
+    /// Takes in what all cells have that answer, before the first poll is answered: otherwise a server that has just started would tell
+    /// nothing for a moment.
+    pub async fn look(&self) {
+        if let Keeper::Cells(_, shared) = &self.keeper {
+            for cell in shared {
+                cell.look().await;
+            }
+        }
+    }
+
     /// Takes in what other servers of the cell with this index are told, for ever. Returns at once if there is no such cell: no other
     /// server shares the zones then.
     pub async fn follow(self: Arc<Self>, cell: usize) {

@@ -3,7 +3,7 @@
 //! The order is keys, store, subscribers, zones, listeners. Invariant: everything that follows the bus subscribes before the
 //! first event is published.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use audit::{Audit, Recorder};
@@ -14,6 +14,7 @@ use tokio::{
     net::TcpListener,
     sync::{Notify, Semaphore},
     task::JoinSet,
+    time::timeout,
 };
 
 use super::zones::{self, Followers};
@@ -43,6 +44,9 @@ use crate::{
     stores::{Connections, Logins, StoreSettings},
     tls::{Certificates, TlsSettings},
 };
+
+/// How long the start waits until the stores have said what is left.
+const FIRST_STOCK: Duration = Duration::from_secs(2);
 
 /// A server whose parts run, and whose listeners do not accept yet.
 pub(super) struct Assembled {
@@ -108,9 +112,6 @@ pub(super) async fn assemble(
         Some(cells) => Stocks::in_cells(Arc::clone(cells)),
     };
     let stock = Arc::new(stock);
-    for at in 0..cells.as_ref().map_or(0, |cells| cells.all().len()) {
-        tasks.spawn(Arc::clone(&stock).follow(at));
-    }
     let streams = Arc::new(Streams::new(
         (Arc::clone(&gate), Arc::clone(&passes), Arc::clone(&stock)),
         metrics.streams.clone(),
@@ -131,6 +132,13 @@ pub(super) async fn assemble(
             zones::of_cells(config, &gate, cells, on_change, followers).await?
         }
     };
+    // The stores have listed their zones.
+    if timeout(FIRST_STOCK, stock.look()).await.is_err() {
+        tracing::warn!("not every store has said in time what is left; it is told as soon as it does");
+    }
+    for at in 0..cells.as_ref().map_or(0, |cells| cells.all().len()) {
+        tasks.spawn(Arc::clone(&stock).follow(at));
+    }
     let routes = Arc::new(ServedRoutes::new(config.routes.clone(), Arc::clone(&metrics)));
     match (routes.take_in(gate.routes()), &cells) {
         // The list is a file, which nobody replaces by itself.

@@ -4,9 +4,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
@@ -15,7 +12,10 @@ use serde_json::{Map, Value, json};
 use tokio::{sync::Mutex, task::spawn_blocking};
 
 use super::{Board, StockChange, json};
-use crate::problem::{Problem, STORE_AWAY};
+use crate::{
+    problem::{Problem, STORE_AWAY},
+    whole_file,
+};
 
 const NAME: &str = "stock.json";
 
@@ -44,13 +44,8 @@ impl StockFile {
     pub(super) fn read(dir: &Path) -> Result<(Self, Vec<(ZoneId, Stock)>), StockFileFault> {
         let path = dir.join(NAME);
         let fault = |what: String| StockFileFault { path: path.clone(), what };
-        let text = match fs::metadata(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Ok(about) if about.len() > MAX_LEN => {
-                return Err(fault(format!("has {} bytes, and {MAX_LEN} are the most", about.len())));
-            }
-            _ => Some(fs::read_to_string(&path).map_err(|error| fault(format!("cannot be read: {error}")))?),
-        };
+        let text =
+            whole_file::read(&path, MAX_LEN).map_err(|error| fault(format!("cannot be read: {error}")))?;
         let kept = text.map_or(Ok(BTreeMap::new()), |text| parse(&text)).map_err(fault)?;
         let shown = kept.iter().map(|(zone, stock)| (zone.clone(), stock.clone())).collect();
         Ok((Self { path, kept: Mutex::new(kept) }, shown))
@@ -72,7 +67,7 @@ impl StockFile {
                 false => drop(next.insert(zone.clone(), after.clone())),
             }
             let (path, text) = (self.path.clone(), whole_text(&next));
-            let written = spawn_blocking(move || write(&path, &text)).await;
+            let written = spawn_blocking(move || whole_file::write(&path, &text)).await;
             let away = |why: String| Problem::new(STORE_AWAY, format!("{NAME}: {why}")).retry_after(3);
             written.map_err(|why| away(why.to_string()))?.map_err(|why| away(why.to_string()))?;
             *kept = next;
@@ -80,18 +75,6 @@ impl StockFile {
         }
         Ok(StockChange { before, after })
     }
-}
-
-/// Writes the file beside the one in use, and puts it in its place.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let unfinished = path.with_extension("json.unfinished");
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = options.open(&unfinished)?;
-    file.write_all(text.as_bytes())?;
-    // Otherwise a loss of power could leave an empty file, which no server starts with.
-    file.sync_data()?;
-    fs::rename(&unfinished, path)
 }
 
 fn whole_text(kept: &BTreeMap<ZoneId, Stock>) -> String {
@@ -141,7 +124,7 @@ mod tests {
     fn a_file_that_cannot_be_read_is_refused() {
         let dir = tempfile::tempdir().expect("a directory");
         for wrong in ["", "{}", r#"{"version": 2, "zones": {}}"#, r#"{"version": 1, "zones": {"Z": {}}}"#] {
-            fs::write(dir.path().join(NAME), wrong).expect("written");
+            std::fs::write(dir.path().join(NAME), wrong).expect("written");
             let fault = StockFile::read(dir.path()).err().expect(wrong).to_string();
             assert!(fault.contains(NAME), "{fault}");
         }

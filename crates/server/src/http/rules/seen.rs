@@ -1,12 +1,11 @@
 //! When this server saw the rule of a zone change, and which record of its audit log has the change.
 //!
 //! The file `rules.json` in the data directory keeps both over a restart, so that a restart is no change. Invariants: a change is recorded
-//! once. A file that cannot be read is reported and replaced: then every rule counts as changed now.
+//! once, or again if the server ended before it knew the line. A file that cannot be read is reported and replaced: then every rule counts
+//! as changed now.
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs,
-    io::{self, Write as _},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -20,7 +19,7 @@ use serde_json::json;
 use tokio::{sync::oneshot, task::spawn_blocking, time::sleep};
 
 use super::{Bypasses, Followed, digest, rule};
-use crate::clock::unix_ms;
+use crate::{clock::unix_ms, whole_file};
 
 const NAME: &str = "rules.json";
 
@@ -110,14 +109,19 @@ impl SeenRules {
                 let rule = rule(&now.0, now.1);
                 let digest = digest(&rule);
                 made.insert(zone.clone(), now);
-                if next.get(&zone).is_some_and(|known| known.digest == digest) {
+                let known = next.get(&zone);
+                let is_same = known.is_some_and(|known| known.digest == digest);
+                // Without a record, the server ended before it knew the line, or had no log yet.
+                let has_record = known.is_some_and(|known| known.record.is_some());
+                if is_same && (has_record || !followed.recorder.has_log()) {
                     continue;
                 }
-                let old = next.get(&zone).map(|known| known.digest.as_str());
+                let old = known.map(|known| known.digest.as_str());
                 if let Some(receipt) = followed.recorder.write_rule(&zone, old, &digest, rule.to_string()) {
                     recorded.push((zone.clone(), digest.clone(), receipt));
                 }
-                next.insert(zone, SeenRule { digest, at_ms: unix_ms(), record: None });
+                let at_ms = known.filter(|_| is_same).map_or_else(unix_ms, |known| known.at_ms);
+                next.insert(zone, SeenRule { digest, at_ms, record: None });
             }
             // The log may be behind, or its disk full.
             recorded.retain_mut(|(zone, digest, receipt)| match receipt.try_recv() {
@@ -132,12 +136,13 @@ impl SeenRules {
             });
             if next != before {
                 let (path, text) = (self.path.clone(), text(&next));
-                self.seen.store(Arc::new(next));
-                let written = spawn_blocking(move || write(&path, &text)).await;
+                // Kept first: what somebody has read is the same after a crash.
+                let written = spawn_blocking(move || whole_file::write(&path, &text)).await;
                 if let Ok(Err(why)) = written {
                     let file = self.path.display();
                     tracing::warn!(%file, %why, "the rules that were seen are not kept: after a restart they count as changed then");
                 }
+                self.seen.store(Arc::new(next));
             }
             sleep(EVERY).await;
         }
@@ -146,11 +151,8 @@ impl SeenRules {
 
 fn read(path: &Path) -> Result<Rules, SeenFault> {
     let fault = |what: String| SeenFault { path: path.to_owned(), what };
-    let text = match fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Rules::new()),
-        Ok(about) if about.len() > MAX_LEN => return Err(fault(format!("has {} bytes", about.len()))),
-        _ => fs::read_to_string(path).map_err(|why| fault(why.to_string()))?,
-    };
+    let text = whole_file::read(path, MAX_LEN).map_err(|why| fault(why.to_string()))?;
+    let Some(text) = text else { return Ok(Rules::new()) };
     let whole: Whole = serde_json::from_str(&text).map_err(|why| fault(why.to_string()))?;
     if whole.version != VERSION {
         return Err(fault(format!("is of version {}", whole.version)));
@@ -167,15 +169,6 @@ fn text(rules: &Rules) -> String {
     format!("{:#}\n", json!({ "version": VERSION, "zones": zones }))
 }
 
-/// Writes the file beside the one in use, and puts it in its place. What is lost by a loss of power is seen again.
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let unfinished = path.with_extension("json.unfinished");
-    let mut file = fs::File::create(&unfinished)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_data()?;
-    fs::rename(&unfinished, path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,10 +181,10 @@ mod tests {
         let zone = ZoneId::parse("Z").expect("an id");
         let seen = SeenRule { digest: "ab".to_owned(), at_ms: 7, record: Some((3, "cd".to_owned())) };
         let rules = Rules::from([(zone, seen)]);
-        write(&path, &text(&rules)).expect("written");
+        whole_file::write(&path, &text(&rules)).expect("written");
         assert_eq!(read(&path).expect("a file"), rules);
         for wrong in ["", "{}", r#"{"version": 2, "zones": {}}"#] {
-            fs::write(&path, wrong).expect("written");
+            std::fs::write(&path, wrong).expect("written");
             assert!(read(&path).expect_err(wrong).to_string().contains(NAME), "{wrong}");
         }
     }

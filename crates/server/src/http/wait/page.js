@@ -165,11 +165,12 @@
       const text = say(total ? "beyond" : "beyond_all", { n: number.format(total) });
       if (!was_beyond || total === 0) news.push(text);
       write("beyond", text);
-    } else if (was_beyond) {
+    } else if (was_beyond && stock) {
       beyond_until = performance.now() + REASON_MS;
       write("beyond", say("beyond_over"));
       news.push(say("beyond_over"));
-    } else if (performance.now() >= beyond_until) {
+    } else if (!stock || performance.now() >= beyond_until) {
+      // Where nothing is told any more, nobody knows whether more came back.
       write("beyond", "");
     }
     offer_to_leave();

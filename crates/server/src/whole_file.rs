@@ -1,0 +1,58 @@
+//! Small files of the data directory that are written whole, and read at the start.
+//!
+//! Invariants: a reader finds the file of before or the new one, never a part of one, also after a crash. Nobody else may read it.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
+};
+
+/// The text of a file of at most `max_len` bytes; none if there is no such file. Blocks.
+///
+/// # Errors
+/// The system's error, or [`io::ErrorKind::FileTooLarge`].
+pub(crate) fn read(path: &Path, max_len: u64) -> io::Result<Option<String>> {
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Ok(about) if about.len() > max_len => {
+            let what = format!("has {} bytes, and {max_len} are the most", about.len());
+            Err(io::Error::new(io::ErrorKind::FileTooLarge, what))
+        }
+        _ => fs::read_to_string(path).map(Some),
+    }
+}
+
+/// Writes a file beside the one in use, and puts it in its place. Blocks.
+///
+/// # Errors
+/// The system's error. The file of before stays in use then.
+pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
+    let unfinished = path.with_extension("json.unfinished");
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(&unfinished)?;
+    file.write_all(text.as_bytes())?;
+    // Otherwise a loss of power could leave an empty file in its place.
+    file.sync_data()?;
+    fs::rename(&unfinished, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_a_file_that_is_too_long_is_not() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("x.json");
+        assert_eq!(read(&path, 9).expect("no file"), None);
+        for text in ["first", "second"] {
+            write(&path, text).expect("written");
+            assert_eq!(read(&path, 9).expect("a file").as_deref(), Some(text));
+        }
+        assert!(read(&path, 5).is_err());
+        assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 1, "nothing unfinished is left");
+    }
+}
