@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MAX_LINES = {"README.md": 150, "README.ko.md": 150, "ARCHITECTURE.md": 100, "docs/how/overview.md": 200}
-FOLDERS = "benches|console|crates|deploy|docs|examples|fuzz|lua|scripts|tests|verifier"
+FOLDERS = "benches|clients|console|crates|deploy|docs|examples|fuzz|lua|scripts|tests|verifier"
 LINK = re.compile(r"\[[^\]]*\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)")
 CODE = re.compile(r"(`+)(.+?)\1")
 PATH = re.compile(rf"(?:{FOLDERS})/[\w./*{{}},-]*")
