@@ -61,7 +61,7 @@ export class Keys {
 
   /** Fetches the keys, once for all who ask meanwhile. */
   async #refresh(): Promise<void> {
-    if (!this.#asking && this.#machine.steadyMs() - this.#askedAt >= PAUSE_MS) {
+    if (this.#machine.steadyMs() - this.#askedAt >= PAUSE_MS) {
       this.#askedAt = this.#machine.steadyMs();
       this.#asking = this.#fetch()
         .catch((fault: unknown) => void (this.#fault = fault))
