@@ -2,7 +2,7 @@
 
 import { browser } from "./browser.js";
 import { node } from "./node.js";
-import { Place } from "./place.js";
+import { begin, type Place } from "./place.js";
 import type { Platform } from "./platform.js";
 
 export { browser } from "./browser.js";
@@ -28,18 +28,5 @@ export interface Options {
  * Throws a `TypeError` if `zone` is empty or `server` is not an address of http or https.
  */
 export function wait({ server, zone, platform }: Options): Place {
-  if (typeof zone !== "string" || zone === "") throw new TypeError("wait: zone must be a zone's id");
-  const address = addressOf(server);
-  return new Place(platform ?? (typeof document === "undefined" ? node() : browser()), address, zone);
-}
-
-function addressOf(server: string): string {
-  let url: URL | null = null;
-  try {
-    url = new URL(server.endsWith("/") ? server : `${server}/`, globalThis.location?.href);
-  } catch {
-    // Reported below.
-  }
-  if (url && /^https?:$/.test(url.protocol)) return url.href;
-  throw new TypeError(`wait: server must be an address such as https://weir.example, not "${server}"`);
+  return begin(server, zone, () => platform ?? (typeof document === "undefined" ? node() : browser()));
 }

@@ -582,3 +582,16 @@ export class Place {
     this.#within(null, request, async (): Promise<Reply> => this.#platform.fetch(address, request)).catch(() => {});
   }
 }
+
+/** Begins a place. Throws a `TypeError` if `zone` is empty or `server` is not an address of http or https. */
+export function begin(server: string, zone: string, platform: () => Platform): Place {
+  if (typeof zone !== "string" || zone === "") throw new TypeError("wait: zone must be a zone's id");
+  let url: URL | null = null;
+  try {
+    url = new URL(server.endsWith("/") ? server : `${server}/`, globalThis.location?.href);
+  } catch {
+    // Reported below.
+  }
+  if (url && /^https?:$/.test(url.protocol)) return new Place(platform(), url.href, zone);
+  throw new TypeError(`wait: server must be an address such as https://weir.example, not "${server}"`);
+}
