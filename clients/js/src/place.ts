@@ -59,11 +59,12 @@ export type State =
       readonly pass: string;
       /** This browser or app received the pass before. It may be used up: let the user decide between it and a new place. */
       readonly again: boolean;
+      readonly trouble: null;
     }
   /** The place is lost, or something must change: `trouble.action` says which. */
   | { readonly kind: "ended"; readonly trouble: Trouble }
   /** The user gave up the place, or ended the visit. */
-  | { readonly kind: "left" };
+  | { readonly kind: "left"; readonly trouble: null };
 
 /** Why `entry()` came to nothing. */
 export class NoEntry extends Error {
@@ -200,7 +201,7 @@ export class Place {
     this.#end("give up");
     this.#keep(null);
     if (token) this.#giveUp(token);
-    this.#show({ kind: "left" });
+    this.#show({ kind: "left", trouble: null });
   }
 
   /** Asks no more and says no more. The place stays for the zone's `idle_timeout_s`, and a later start finds it in the storage. */
@@ -370,7 +371,7 @@ export class Place {
     if (run.isOver) return 0;
     run.end();
     this.#keep({ token, heard: this.#platform.deviceMs(), entered: true });
-    this.#show({ kind: "entered", pass, again });
+    this.#show({ kind: "entered", pass, again, trouble: null });
     return 0;
   }
 

@@ -32,7 +32,6 @@ class PlaceOfPage extends EventTarget {
   #tell(state: State): void {
     const dispatch = (name: string, detail: object) => this.dispatchEvent(new CustomEvent(name, { detail }));
     if (state.kind === "entered") return void dispatch("entered", { pass: state.pass, again: state.again });
-    if (state.kind === "left") return;
     if (state.trouble) {
       const { code, title, detail, action, retryMs } = state.trouble;
       const final = action !== "retry";
