@@ -205,7 +205,7 @@ test("a page whose origin is not listed says in the console what to do", async (
   const weir = await Weir.start(t, { config: held() });
   const at = await page(t, `${app.origin}/`);
   const warnings = [];
-  at.on("console", (message) => message.text().startsWith("weir.js:") && warnings.push(message.text()));
+  at.on("console", (message) => message.text().startsWith("Weir:") && warnings.push(message.text()));
   await at.addScriptTag({ url: `${weir.url}/weir.js` });
   await at.evaluate(FOLLOW);
   await until("it has tried twice", async () => (await at.evaluate(() => globalThis.told.length)) >= 2);

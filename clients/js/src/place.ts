@@ -1,0 +1,606 @@
+// One place in a line of Weir: takes it, keeps it, and says what happens with it.
+//
+// The place is in the storage, one for each zone and server, so that reloads and other tabs share it. A tab follows it by a stream if the
+// platform can, and polls otherwise. The tabs of one person ask like one: the news of each puts off the polls of the others. A tab that
+// hears nothing asks for itself.
+//
+// Invariants: only the server ends a place. At most one loop asks for a place at a time. The told wait grows only together with a reason.
+// The device's clock decides only how old stored figures are, and to ask sooner.
+
+import { SLOWEST_MS, untilOwnPoll, untilPoll, untilRetry } from "./pace.js";
+import type { Platform, Reply, Request, Signal } from "./platform.js";
+import { Problem, problemOf, problemOfReply, type Trouble } from "./problem.js";
+import { Unreadable, answerOf, jsonOf, waitingOf, type Answer, type Reason, type Stock, type Waiting } from "./reply.js";
+import { events } from "./stream.js";
+
+/** A stream sends data every 5 s. After this much silence it is treated as broken. */
+const SILENT_MS = 12_000;
+/** The pause after a stream that delivered nothing. A proxy may buffer streams, and that does not change soon. */
+const NO_STREAM_MS = 60_000;
+/** The pause until a stream is opened again, unless the server says another one. */
+const REOPEN_MS = 1_000;
+/**
+ * No zone keeps a place longer than this without a poll. If the server says that an older place is gone, it belonged to an earlier visit,
+ * and a new one is taken without asking.
+ */
+const OLD_MS = 3_600_000;
+
+/** The expected wait from now, in seconds. The real wait is within the range in nine of ten cases. */
+export interface Eta {
+  readonly low: number;
+  readonly seconds: number;
+  readonly high: number;
+}
+
+/** Where the user stands. */
+export type State =
+  /** The user has no place yet. */
+  | { readonly kind: "joining"; readonly trouble: Trouble | null }
+  | {
+      readonly kind: "waiting";
+      /** From 1. */
+      readonly rank: number;
+      /** `null`: nobody knows, because the zone lets nobody in. */
+      readonly eta: Eta | null;
+      /** From 0 to 1. It never falls. */
+      readonly progress: number;
+      /** Why the wait is unknown or longer than before. `unsure`: only the end of the range became later. */
+      readonly reason: Reason | "unsure" | null;
+      /** The store does not answer. The figures are the last known ones. */
+      readonly stale: boolean;
+      /** How long it is until the zone opens, in milliseconds from now; 0 if it is open. */
+      readonly opensInMs: number;
+      /** What is left, where the operators tell it. */
+      readonly stock: Stock | null;
+      /** Everything may be sold out before it is the user's turn. */
+      readonly beyondStock: boolean;
+      /** The last call failed. The place is kept, and the client asks again. */
+      readonly trouble: Trouble | null;
+    }
+  | {
+      readonly kind: "entered";
+      /** The proof for your service. */
+      readonly pass: string;
+      /** This browser or app received the pass before. It may be used up: let the user decide between it and a new place. */
+      readonly again: boolean;
+      readonly trouble: null;
+    }
+  /** The place is lost, or something must change: `trouble.action` says which. */
+  | { readonly kind: "ended"; readonly trouble: Trouble }
+  /** The user gave up the place, or ended the visit. */
+  | { readonly kind: "left"; readonly trouble: null };
+
+/** Why `entry()` came to nothing. */
+export class NoEntry extends Error {
+  /** The state without a way on, or `null` after `stop()`. */
+  readonly state: State | null;
+
+  constructor(state: State | null) {
+    super(state?.kind === "ended" ? `${state.trouble.code}: ${state.trouble.detail || state.trouble.title}` : (state?.kind ?? "stopped"));
+    this.name = "NoEntry";
+    this.state = state;
+  }
+}
+
+/** What the storage holds, as JSON. Earlier versions of weir.js wrote the same. */
+interface Kept {
+  token: string;
+  /** By the device's clock. */
+  heard: number;
+  first?: number;
+  progress?: number;
+  eta?: [number, number, number] | null;
+  rank?: number;
+  reason?: Reason | "unsure" | null;
+  stale?: boolean;
+  opens_ms?: number;
+  stock?: Stock | null;
+  beyond_stock?: boolean;
+  period_ms?: number;
+  entered?: boolean;
+}
+
+/** One loop that asks for a place. */
+class Run {
+  readonly #life = new AbortController();
+  /** What its end means for a place that a late reply brings: it is given up, or kept for the next start. */
+  lateReply: "give up" | "keep" | null = null;
+
+  get signal(): AbortSignal {
+    return this.#life.signal;
+  }
+
+  get isOver(): boolean {
+    return this.#life.signal.aborted;
+  }
+
+  end(lateReply: Run["lateReply"] = null): void {
+    this.lateReply ??= lateReply;
+    this.#life.abort();
+  }
+}
+
+/** One person's place in one zone. */
+export class Place {
+  readonly #platform: Platform;
+  readonly #server: string;
+  readonly #zone: string;
+  readonly #key: string;
+  readonly #listeners = new Set<(state: State) => void>();
+  /** Those who wait for the entry. `stop()` tells them `null`. */
+  readonly #waiters = new Set<(state: null) => void>();
+  #state: State = { kind: "joining", trouble: null };
+  #kept: Kept | null = null;
+  /** The text in the storage that `#kept` was read from or written as. */
+  #stored: string | null = null;
+  /** When the wait in `#kept` was told, by the steady clock. */
+  #toldAt = 0;
+  /** Whether the place in the storage is from long ago, by the device's clock. */
+  #isOld = false;
+  /** The running loop, or the last one. */
+  #run = new Run();
+  /** What is being written to the storage. */
+  #writing: Promise<void> | null = null;
+  readonly #tab: { publish(): void; close(): void } | null;
+  #isStopped = false;
+  #failures = 0;
+  #isOffline = false;
+  #noStreamUntil = -Infinity;
+  #stream: { abort(): void; silence(): number } | null = null;
+  #pausing: { putOff(ms: number): void; wake(atOnce: boolean): void } | null = null;
+  /** Ends the hold of the first tab that entered. */
+  #release: (() => void) | null = null;
+  #hasWarned = false;
+  readonly #unlisten: () => void;
+
+  /** Takes or resumes the place of this person in `zone`. `server` ends with a slash. The first request is sent after the caller's task. */
+  constructor(platform: Platform, server: string, zone: string) {
+    [this.#platform, this.#server, this.#zone, this.#key] = [platform, server, zone, `weir ${server} ${zone}`];
+    this.#unlisten = platform.signals((signal) => this.#hear(signal));
+    this.#tab = platform.tabs?.open(this.#key, () => void this.#hearOtherTab()) ?? null;
+    const run = this.#run;
+    // A component that is mounted and unmounted at once takes no place.
+    queueMicrotask(() => void this.#loop(run));
+  }
+
+  /** Where the user stands now. The same object until something changes. */
+  get state(): State {
+    return this.#state;
+  }
+
+  /** Calls `listener` with each new state. Returns a function that ends this. */
+  subscribe(listener: (state: State) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  /** Waits for the entry. Rejects with `NoEntry` when there is no way on: the place ended or was left, or `stop()` was called. */
+  entry(): Promise<{ pass: string; again: boolean }> {
+    return new Promise((done, fail) => {
+      const judge = (state: State | null) => {
+        if (state?.kind === "joining" || state?.kind === "waiting") return;
+        unsubscribe();
+        this.#waiters.delete(judge);
+        if (state?.kind === "entered") done({ pass: state.pass, again: state.again });
+        else fail(new NoEntry(state));
+      };
+      const unsubscribe = this.subscribe(judge);
+      this.#waiters.add(judge);
+      judge(this.#isStopped ? null : this.#state);
+    });
+  }
+
+  /** Takes a new place at the end of the line. It works after `entered`, `ended` and `left`; otherwise nothing happens. */
+  anew(): void {
+    if (this.#isStopped || this.#state.kind === "joining" || this.#state.kind === "waiting") return;
+    this.#end();
+    this.#keep(null);
+    this.#failures = 0;
+    this.#show({ kind: "joining", trouble: null });
+    this.#begin();
+  }
+
+  /** Gives up the place, or tells Weir after the entry that the user is done. It works while a page closes. */
+  leave(): void {
+    if (this.#isStopped) return;
+    const token = this.#kept?.token;
+    this.#end("give up");
+    this.#keep(null);
+    if (token) this.#giveUp(token);
+    this.#show({ kind: "left", trouble: null });
+  }
+
+  /** Asks no more and says no more. The place stays for the zone's `idle_timeout_s`, and a later start finds it in the storage. */
+  stop(): void {
+    if (this.#isStopped) return;
+    this.#isStopped = true;
+    this.#end("keep");
+    this.#unlisten();
+    this.#tab?.close();
+    this.#listeners.clear();
+    for (const waiter of this.#waiters) waiter(null);
+  }
+
+  #begin(): void {
+    this.#run = new Run();
+    void this.#loop(this.#run);
+  }
+
+  #end(lateReply: Run["lateReply"] = null): void {
+    this.#run.end(lateReply);
+    this.#release?.();
+    this.#pausing?.wake(true);
+  }
+
+  #show(state: State): void {
+    if (this.#isStopped) return;
+    this.#state = state;
+    for (const listener of [...this.#listeners]) listener(state);
+  }
+
+  async #loop(run: Run): Promise<void> {
+    while (!run.isOver) {
+      let pauseMs: number;
+      try {
+        pauseMs = await this.#step(run);
+        if (!run.isOver) this.#failures = 0;
+      } catch (fault) {
+        if (run.isOver) return;
+        pauseMs = this.#fail(fault);
+      }
+      if (!run.isOver) await this.#pause(pauseMs);
+    }
+  }
+
+  /** Polls once, or follows a stream to its end. Returns the time until the next step, in milliseconds. */
+  async #step(run: Run): Promise<number> {
+    await this.#load();
+    if (run.isOver) return 0;
+    if (this.#kept) {
+      const streamed = this.#mayStream() ? await this.#followAlone(run, this.#kept.token) : "taken";
+      if (typeof streamed === "number" || run.isOver) return Number(streamed) || 0;
+      return this.#take(run, await this.#ask(run, "entry"));
+    }
+    // Two tabs that are opened together take one place together.
+    const join = async () => {
+      await this.#load();
+      return this.#kept || run.isOver ? 0 : this.#take(run, await this.#ask(run, "wait"));
+    };
+    const pauseMs = await (this.#platform.tabs?.inTurn(`${this.#key} join`, join) ?? join());
+    return this.#mayStream() ? 0 : pauseMs;
+  }
+
+  async #ask(run: Run, call: "wait" | "entry"): Promise<Answer> {
+    const token = this.#kept?.token;
+    // Whoever ends a first `wait` loses its reply, and with it a place. So it goes on, and `#take` keeps or gives up what it brings.
+    const life = call === "wait" ? null : run.signal;
+    const { address, request } = this.#post(call, { zoneId: this.#zone, token });
+    return this.#within(life, request, async () => {
+      const reply = await this.#platform.fetch(address, request);
+      if (!reply.ok) throw await problemOfReply(reply);
+      return answerOf(await jsonOf(reply));
+    });
+  }
+
+  #post(call: string, body: object): { address: string; request: Request & { limit: AbortController } } {
+    const limit = new AbortController();
+    const headers = { "content-type": "application/json" };
+    const request = { method: "POST" as const, headers, body: JSON.stringify(body), signal: limit.signal, cache: "no-store" as const, limit };
+    return { address: `${this.#server}traffic/${call}`, request };
+  }
+
+  /** Runs a call. It fails when it takes too long, or when `life` ends, also where `fetch` does not obey its signal. */
+  #within<T>(life: AbortSignal | null, { limit }: { limit: AbortController }, call: () => Promise<T>): Promise<T> {
+    return new Promise<T>((done, fail) => {
+      const abort = () => {
+        limit.abort();
+        fail(new Problem("offline"));
+      };
+      const cancel = this.#platform.timer(SLOWEST_MS, abort);
+      life?.addEventListener("abort", abort);
+      call()
+        .then(done, fail)
+        .finally(() => {
+          cancel();
+          life?.removeEventListener("abort", abort);
+        });
+    });
+  }
+
+  /** Takes an answer over. Returns the time until the next poll, in milliseconds. */
+  async #take(run: Run, answer: Answer): Promise<number> {
+    if (run.isOver) {
+      // This is the late reply to a first `wait`.
+      if (run.lateReply === "give up") this.#giveUp(answer.token);
+      if (run.lateReply === "keep") this.#keep({ token: answer.token, heard: this.#platform.deviceMs() });
+      return 0;
+    }
+    if (answer.canEnter) return this.#enter(run, answer.token, answer.pass);
+    this.#keepWaiting(answer.waiting, answer.token);
+    this.#showWaiting();
+    return untilPoll(answer.waiting.periodMs, this.#platform.random());
+  }
+
+  #keepWaiting({ rank, eta: told, reason: why, stale, periodMs, opensInMs, stock, beyondStock }: Waiting, token: string): void {
+    const { first: earlierFirst = 0, progress: earlierProgress = 0 } = this.#kept ?? {};
+    const first = Math.max(earlierFirst, rank);
+    let reason: Kept["reason"] = why;
+    let eta: [number, number, number] | null = told ? [...told] : null;
+    // Each range is a new estimate. If its end moves back by more than the server's own tolerance for the told wait, 2 s and a tenth, that
+    // is a reason. Less is not shown.
+    const shown = this.#etaNow();
+    if (eta && shown && !reason) {
+      if (eta[2] > shown[2] + 2 + eta[2] / 10) {
+        reason = "unsure";
+      } else {
+        eta[1] = Math.min(eta[1], shown[1]);
+        eta[2] = Math.max(eta[1], Math.min(eta[2], shown[2]));
+        eta[0] = Math.min(eta[0], eta[1]);
+      }
+    }
+    const progress = Math.max(earlierProgress, 1 - rank / (first + 1));
+    this.#toldAt = this.#platform.steadyMs();
+    const figures = { first, progress, eta, rank, reason, stale, opens_ms: opensInMs, period_ms: periodMs, stock, beyond_stock: beyondStock };
+    this.#keep({ token, heard: this.#platform.deviceMs(), ...figures });
+  }
+
+  #sinceToldMs(): number {
+    return this.#platform.steadyMs() - this.#toldAt;
+  }
+
+  /** The wait that was told, from now: its shortest, expected and longest seconds. */
+  #etaNow(): [number, number, number] | null {
+    const left = (seconds: number) => seconds - this.#sinceToldMs() / 1_000;
+    const eta = this.#kept?.eta;
+    return eta ? [left(eta[0]), left(eta[1]), left(eta[2])] : null;
+  }
+
+  #showWaiting(trouble: Trouble | null = null): void {
+    const kept = this.#kept;
+    if (kept?.rank === undefined) return this.#show({ kind: "joining", trouble });
+    const [low = 0, seconds = 0, high = 0] = (this.#etaNow() ?? []).map((s) => Math.max(0, Math.round(s)));
+    this.#show({
+      kind: "waiting",
+      rank: kept.rank,
+      eta: kept.eta ? { low, seconds, high } : null,
+      progress: kept.progress ?? 0,
+      reason: kept.reason ?? null,
+      stale: kept.stale ?? false,
+      opensInMs: Math.max(0, Math.round((kept.opens_ms ?? 0) - this.#sinceToldMs())),
+      stock: kept.stock ?? null,
+      beyondStock: kept.beyond_stock ?? false,
+      trouble,
+    });
+  }
+
+  async #enter(run: Run, token: string, pass: string): Promise<number> {
+    await this.#load();
+    const again = Boolean(this.#kept?.entered) || !(await this.#isFirst());
+    if (run.isOver) return 0;
+    run.end();
+    this.#keep({ token, heard: this.#platform.deviceMs(), entered: true });
+    this.#show({ kind: "entered", pass, again, trouble: null });
+    return 0;
+  }
+
+  /**
+   * Whether this is the first of the tabs that learn of the entry at the same moment. The first one holds its turn for as long as it is
+   * open. A later tab finds the entry in the storage.
+   */
+  #isFirst(): Promise<boolean> {
+    const { tabs } = this.#platform;
+    if (!tabs) return Promise.resolve(true);
+    return new Promise((done) => {
+      const hold = () => {
+        done(true);
+        return new Promise<void>((release) => (this.#release = release));
+      };
+      tabs.ifFree(`${this.#key} in`, hold).then((turn) => done(turn !== "taken"), () => done(true));
+    });
+  }
+
+  #mayStream(): boolean {
+    return this.#platform.streams && this.#failures === 0 && this.#platform.steadyMs() >= this.#noStreamUntil;
+  }
+
+  /** Follows a stream if no other tab does. Returns the time until the next step, or why there was no stream. */
+  async #followAlone(run: Run, token: string): Promise<number | "taken" | "unknown"> {
+    const follow = () => this.#follow(run, token);
+    const { tabs } = this.#platform;
+    return tabs ? tabs.ifFree(this.#key, follow) : follow();
+  }
+
+  /** Follows a stream to its end. Not by `EventSource`: so the token is in a header and not in an address, and a refusal has a body. */
+  async #follow(run: Run, token: string): Promise<number> {
+    const stream = new AbortController();
+    const abort = () => stream.abort();
+    run.signal.addEventListener("abort", abort);
+    let silence = this.#stopwatch();
+    let cancel = () => {};
+    const alive = () => {
+      silence = this.#stopwatch();
+      cancel();
+      cancel = this.#platform.timer(SILENT_MS, abort);
+    };
+    this.#stream = { abort, silence: () => silence() };
+    let [reopenMs, heard] = [REOPEN_MS, false];
+    try {
+      alive();
+      const headers = { accept: "text/event-stream", "last-event-id": token };
+      const address = `${this.#server}traffic/stream?zone=${encodeURIComponent(this.#zone)}`;
+      const reply = await this.#platform.fetch(address, { method: "GET", headers, signal: stream.signal, cache: "no-store" });
+      if (!reply.ok) {
+        const problem = await problemOfReply(reply);
+        if (problem.code !== "too_many_streams") throw problem;
+        // Other users behind this address have its streams. A poll keeps the place.
+        this.#noStreamUntil = this.#platform.steadyMs() + NO_STREAM_MS;
+        return 0;
+      }
+      const reader = reply.body?.getReader();
+      for await (const { id, event, data, retry } of reader ? events(reader, alive) : []) {
+        if (run.isOver) return 0;
+        if (retry) reopenMs = Math.min(Number(retry) || REOPEN_MS, SLOWEST_MS);
+        if (event === "wait") {
+          this.#keepWaiting(waitingOf(JSON.parse(data ?? "")), id || this.#kept?.token || token);
+          this.#showWaiting();
+          [heard, this.#failures] = [true, 0];
+        } else if (event === "enter") {
+          return await this.#take(run, answerOf(JSON.parse(data ?? "")));
+        } else if (event === "problem") {
+          const document = JSON.parse(data ?? "") as { status?: unknown };
+          throw problemOf(document, typeof document?.status === "number" ? document.status : 0);
+        }
+      }
+    } catch (fault) {
+      if (fault instanceof Problem) throw fault;
+    } finally {
+      cancel();
+      stream.abort();
+      run.signal.removeEventListener("abort", abort);
+      this.#stream = null;
+    }
+    // After a stream without events, poll for a while. A poll reports what is wrong.
+    if (!heard) this.#noStreamUntil = this.#platform.steadyMs() + NO_STREAM_MS;
+    return heard ? reopenMs : 0;
+  }
+
+  /** Reports a failure. Returns the time until the next try, in milliseconds. */
+  #fail(fault: unknown): number {
+    const problem = fault instanceof Problem ? fault : new Problem(fault instanceof Unreadable ? "away" : "offline");
+    // A user who entered, or waited long ago, and comes back starts again.
+    if (problem.action === "new place" && (this.#kept?.entered || this.#isOld)) {
+      this.#keep(null);
+      return 0;
+    }
+    const { code, title, detail, action } = problem;
+    if (action !== "retry") {
+      this.#end();
+      this.#show({ kind: "ended", trouble: { code, title, detail, action, retryMs: 0 } });
+      return 0;
+    }
+    const retryMs = untilRetry(problem, this.#failures, () => this.#platform.random());
+    this.#failures += 1;
+    this.#isOffline = code === "offline";
+    if (this.#isOffline) {
+      // The network was the cause, not the stream.
+      this.#noStreamUntil = -Infinity;
+      if (!this.#hasWarned) this.#platform.warn?.(this.#server);
+      this.#hasWarned = true;
+    }
+    const trouble: Trouble = { code, title, detail, action, retryMs: Math.ceil(retryMs) };
+    if (this.#kept && !this.#kept.entered) this.#showWaiting(trouble);
+    else this.#show({ kind: "joining", trouble });
+    return retryMs;
+  }
+
+  /**
+   * Starts to measure how long something takes, in milliseconds. The steady clock may stand still while the device sleeps, so the device's
+   * own clock counts if it shows more.
+   */
+  #stopwatch(): () => number {
+    const [steady, device] = [this.#platform.steadyMs(), this.#platform.deviceMs()];
+    return () => Math.max(this.#platform.steadyMs() - steady, this.#platform.deviceMs() - device);
+  }
+
+  async #pause(pauseMs: number): Promise<void> {
+    await new Promise<void>((done) => {
+      let [ms, elapsed, cancel] = [0, this.#stopwatch(), () => {}];
+      const putOff = (moreMs: number) => {
+        cancel();
+        [ms, elapsed] = [moreMs, this.#stopwatch()];
+        cancel = this.#platform.timer(ms, done);
+      };
+      // Timers of hidden or sleeping pages fire late. When the user looks again, a due timer fires at once.
+      const wake = (atOnce: boolean) => {
+        if (!atOnce && elapsed() < ms) return;
+        cancel();
+        done();
+      };
+      this.#pausing = { putOff, wake };
+      putOff(pauseMs);
+    });
+    this.#pausing = null;
+  }
+
+  #hear(signal: Signal): void {
+    if (signal === "offline") return this.#stream?.abort();
+    // The user entered, and came back to this page in the browser's memory: by now the pass may be used up, or expired.
+    if (signal === "restored" && this.#state.kind === "entered") {
+      this.#end();
+      return this.#begin();
+    }
+    if (this.#stream && this.#stream.silence() > SILENT_MS / 2) this.#stream.abort();
+    this.#pausing?.wake(signal === "online" && this.#isOffline);
+  }
+
+  /** Takes over what the storage has, if this tab does not know it yet. Returns whether it did. */
+  async #load(): Promise<boolean> {
+    try {
+      await this.#writing;
+      const stored = (await this.#platform.storage?.get(this.#key)) ?? null;
+      if (stored === null || stored === this.#stored) return false;
+      const kept = JSON.parse(stored) as Kept;
+      if (typeof kept?.token !== "string" || typeof kept.heard !== "number") return false;
+      // Before a reload, only the device's clock measured time. If it was set back meanwhile, the told wait does not count any more.
+      const ageMs = this.#kept ? 0 : this.#platform.deviceMs() - kept.heard;
+      this.#isOld = !(ageMs < OLD_MS);
+      this.#toldAt = this.#platform.steadyMs() - ageMs;
+      if (!Array.isArray(kept.eta) || ageMs < 0 || this.#isOld) kept.eta = null;
+      [this.#kept, this.#stored] = [kept, stored];
+      return true;
+    } catch {
+      // Without storage, the place lasts as long as the page.
+      return false;
+    }
+  }
+
+  #keep(kept: Kept | null): void {
+    [this.#kept, this.#isOld] = [kept, false];
+    this.#stored = kept && JSON.stringify(kept);
+    const { storage } = this.#platform;
+    if (!storage) return;
+    const text = this.#stored;
+    const put = async () => {
+      await (text === null ? storage.remove(this.#key) : storage.set(this.#key, text));
+      this.#tab?.publish();
+    };
+    // At once if nothing is being written, because the page may be closing. Without storage, as above.
+    const writing = (this.#writing ? this.#writing.then(put) : put()).catch(() => {}).then(() => {
+      if (this.#writing === writing) this.#writing = null;
+    });
+    this.#writing = writing;
+  }
+
+  /** Another tab stored something. This tab shows it, and asks the server only if no more comes. */
+  async #hearOtherTab(): Promise<void> {
+    if (this.#run.isOver || !(await this.#load()) || !this.#kept) return;
+    if (this.#kept.entered) return this.#pausing?.wake(true);
+    const { rank, period_ms } = this.#kept;
+    if (!rank || !period_ms || !this.#pausing) return;
+    this.#failures = 0;
+    this.#pausing.putOff(untilOwnPoll(period_ms, this.#platform.random()));
+    this.#showWaiting();
+  }
+
+  #giveUp(token: string): void {
+    const body = { zoneId: this.#zone, token };
+    // A text needs no permission of another origin first.
+    if (this.#platform.beacon?.(`${this.#server}traffic/leave`, JSON.stringify(body))) return;
+    const { address, request } = this.#post("leave", body);
+    // If this is lost, the place is free after the zone's idle time.
+    this.#within(null, request, async (): Promise<Reply> => this.#platform.fetch(address, request)).catch(() => {});
+  }
+}
+
+/** Begins a place. Throws a `TypeError` if `zone` is empty or `server` is not an address of http or https. */
+export function begin(server: string, zone: string, platform: () => Platform): Place {
+  if (typeof zone !== "string" || zone === "") throw new TypeError("wait: zone must be a zone's id");
+  let url: URL | null = null;
+  try {
+    url = new URL(server.endsWith("/") ? server : `${server}/`, globalThis.location?.href);
+  } catch {
+    // Reported below.
+  }
+  if (url && /^https?:$/.test(url.protocol)) return new Place(platform(), url.href, zone);
+  throw new TypeError(`wait: server must be an address such as https://weir.example, not "${server}"`);
+}

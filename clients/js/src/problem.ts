@@ -1,0 +1,63 @@
+// What went wrong, and what a client does about it: the table of docs/app/errors.md.
+//
+// Invariant: only a reply of Weir with a status of 4xx ends a place. Whatever a network or a proxy does, the client tries again.
+
+import { retryAfterMs } from "./pace.js";
+import type { Reply } from "./platform.js";
+import { jsonOf } from "./reply.js";
+
+/**
+ * What a client does.
+ * - `retry`: the client asks again by itself.
+ * - `new place`: the place is lost. The user decides whether to take a new one, at the end of the line.
+ * - `give up`: another try fails, too. An app, an address or a setting must change.
+ */
+export type Action = "retry" | "new place" | "give up";
+
+/** A failure, in the words of Weir. */
+export interface Trouble {
+  /** A code of Weir's errors; `offline`: no reply; `away`: a reply that is not from Weir. */
+  readonly code: string;
+  /** One line for people, in English. */
+  readonly title: string;
+  /** What exactly is wrong, in English, or an empty text. */
+  readonly detail: string;
+  readonly action: Action;
+  /** When the client asks again, in milliseconds from now; 0 unless `action` is `retry`. */
+  readonly retryMs: number;
+}
+
+/** A call that did not succeed. */
+export class Problem extends Error {
+  readonly code: string;
+  readonly title: string;
+  readonly detail: string;
+  readonly action: Action;
+  /** What `Retry-After` said, in milliseconds; 0 without it. */
+  readonly retryAfterMs: number;
+
+  constructor(code: string, { status = 0, title = code, detail = "", retryAfterMs = 0 } = {}) {
+    super(detail || title);
+    this.name = "Problem";
+    [this.code, this.title, this.detail, this.retryAfterMs] = [code, title, detail, retryAfterMs];
+    this.action = actionOf(code, status);
+  }
+}
+
+function actionOf(code: string, status: number): Action {
+  if (status < 400 || status >= 500 || status === 408 || status === 429) return "retry";
+  return code === "gone" || code === "bad_token" ? "new place" : "give up";
+}
+
+/** The problem of a problem document. A document without a code is not from Weir: a proxy in between has a problem. */
+export function problemOf(document: unknown, status: number, retryMs = 0): Problem {
+  const { code, title, detail } = (typeof document === "object" && document !== null ? document : {}) as Record<string, unknown>;
+  if (typeof code !== "string" || !/^[a-z0-9_]{1,64}$/.test(code)) return new Problem("away", { retryAfterMs: retryMs });
+  const text = (value: unknown) => (typeof value === "string" ? value.slice(0, 1_000) : "");
+  return new Problem(code, { status, title: text(title) || code, detail: text(detail), retryAfterMs: retryMs });
+}
+
+/** The problem of a reply that is not 2xx. */
+export async function problemOfReply(reply: Reply): Promise<Problem> {
+  return problemOf(await jsonOf(reply).catch(() => null), reply.status, retryAfterMs(reply.headers));
+}

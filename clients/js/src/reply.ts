@@ -1,0 +1,134 @@
+// Reads replies. Nothing that a server or a proxy sends is trusted: sizes, types and ranges are checked here, and only here.
+//
+// Invariant: an `Answer` has the types that it says. Unknown fields are ignored, because a newer server may have them.
+
+import { periodWithin } from "./pace.js";
+import type { Reply } from "./platform.js";
+
+/** The most characters of a reply, or of one event of a stream. Weir's have less than 2,000. */
+export const LONGEST_REPLY = 65_536;
+
+/** The longest token and the longest pass, in characters. */
+const LONGEST_TOKEN = 1_024;
+const LONGEST_PASS = 8_192;
+
+/** Why the wait is longer than before, or not known. */
+export type Reason = "held" | "draw" | "slowed" | "interrupted" | "returned" | "slower";
+const REASONS: readonly string[] = ["held", "draw", "slowed", "interrupted", "returned", "slower"] satisfies Reason[];
+
+/** What is left, by tier; `null` for a tier of which nobody knows. `texts` names the labels and prices that belong to it. */
+export interface Stock {
+  readonly texts: string;
+  readonly remaining: Readonly<Record<string, number | null>>;
+}
+
+/** The most tiers of a zone. */
+const MOST_TIERS = 16;
+
+/** Place and wait, as a reply or an event tells them. */
+export interface Waiting {
+  readonly rank: number;
+  /** The shortest, the expected and the longest wait, in seconds. */
+  readonly eta: readonly [number, number, number] | null;
+  readonly reason: Reason | null;
+  readonly stale: boolean;
+  readonly periodMs: number;
+  readonly opensInMs: number;
+  /** What is left, where the operators tell it. */
+  readonly stock: Stock | null;
+  /** Everything may be sold out before it is the user's turn. */
+  readonly beyondStock: boolean;
+}
+
+/** What `wait` and `entry` answer. */
+export type Answer =
+  | { readonly canEnter: true; readonly token: string; readonly pass: string }
+  | { readonly canEnter: false; readonly token: string; readonly waiting: Waiting };
+
+/** A reply that Weir would not send. */
+export class Unreadable extends Error {}
+
+type Fields = Record<string, unknown>;
+
+function fieldsOf(value: unknown): Fields {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Unreadable("not an object");
+  return value as Fields;
+}
+
+function text(value: unknown, longest: number): string {
+  if (typeof value !== "string" || value === "" || value.length > longest) throw new Unreadable("not a text of the right length");
+  return value;
+}
+
+function count(value: unknown): number {
+  if (typeof value !== "number" || !(value >= 0 && value <= Number.MAX_SAFE_INTEGER)) throw new Unreadable("not a count");
+  return value;
+}
+
+function stockOf(value: unknown): Stock | null {
+  if (value === undefined || value === null) return null;
+  const { texts, remaining } = fieldsOf(value);
+  const tiers = Object.entries(fieldsOf(remaining));
+  if (tiers.length > MOST_TIERS) throw new Unreadable("too many tiers");
+  return { texts: text(texts, 64), remaining: Object.fromEntries(tiers.map(([id, left]) => [id, left === null ? null : count(left)])) };
+}
+
+/** Place and wait of a parsed reply. Throws `Unreadable`. */
+export function waitingOf(value: unknown): Waiting {
+  const fields = fieldsOf(value);
+  const range = fields["etaRange"];
+  let eta: Waiting["eta"] = null;
+  if (Array.isArray(range)) {
+    if (range.length !== 2) throw new Unreadable("not a range");
+    eta = [count(range[0]), count(fields["etaSeconds"]), count(range[1])];
+  }
+  const reason = fields["reason"];
+  return {
+    rank: count(fields["rank"]),
+    eta,
+    // A reason that this version does not know still explains a longer wait.
+    reason: typeof reason !== "string" ? null : REASONS.includes(reason) ? (reason as Reason) : "slower",
+    stale: fields["stale"] === true,
+    periodMs: periodWithin(count(fields["pollingPeriod"])),
+    opensInMs: fields["opensInMs"] === undefined ? 0 : count(fields["opensInMs"]),
+    stock: stockOf(fields["stock"]),
+    beyondStock: fields["beyondStock"] === true,
+  };
+}
+
+/** The answer of a parsed reply. Throws `Unreadable`. */
+export function answerOf(value: unknown): Answer {
+  const { canEnter, token, pass, waiting } = fieldsOf(value);
+  if (canEnter === true) return { canEnter, token: text(token, LONGEST_TOKEN), pass: text(pass, LONGEST_PASS) };
+  if (canEnter === false) return { canEnter, token: text(token, LONGEST_TOKEN), waiting: waitingOf(waiting) };
+  throw new Unreadable("neither entered nor waiting");
+}
+
+/** The JSON of a reply. Throws `Unreadable` if it is too long or no JSON, and what `fetch` throws if the connection breaks. */
+export async function jsonOf(reply: Reply): Promise<unknown> {
+  const body = await bodyOf(reply);
+  try {
+    return JSON.parse(body);
+  } catch {
+    throw new Unreadable("not JSON");
+  }
+}
+
+async function bodyOf(reply: Reply): Promise<string> {
+  const reader = reply.body?.getReader();
+  if (!reader) {
+    const whole = await reply.text();
+    if (whole.length > LONGEST_REPLY) throw new Unreadable("too long");
+    return whole;
+  }
+  const decoder = new TextDecoder();
+  for (let read = ""; ; ) {
+    const { done, value } = await reader.read();
+    if (done) return read + decoder.decode();
+    read += decoder.decode(value, { stream: true });
+    if (read.length > LONGEST_REPLY) {
+      await reader.cancel();
+      throw new Unreadable("too long");
+    }
+  }
+}

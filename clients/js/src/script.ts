@@ -1,0 +1,46 @@
+// weir.js: a place for web pages without a build, as the global `Weir`. docs/app/waiting-page.md describes its interface.
+// scripts/build-weir-js bundles it into crates/server/src/http/wait/weir.js.
+
+import { browser } from "./browser.js";
+import { begin, type Place, type State } from "./place.js";
+
+/** The address of Weir is that of this script. It is known only while the script is first run. */
+const HOME = new URL(".", (document.currentScript as HTMLScriptElement | null)?.src ?? location.href).href;
+
+/** A place that tells its states as events. */
+class PlaceOfPage extends EventTarget {
+  readonly #place: Place;
+
+  constructor({ zone, server = HOME }: { zone: string; server?: string }) {
+    super();
+    this.#place = begin(server, zone, browser);
+    this.#place.subscribe((state) => this.#tell(state));
+  }
+
+  anew(): void {
+    this.#place.anew();
+  }
+
+  leave(): void {
+    this.#place.leave();
+  }
+
+  stop(): void {
+    this.#place.stop();
+  }
+
+  #tell(state: State): void {
+    const dispatch = (name: string, detail: object) => this.dispatchEvent(new CustomEvent(name, { detail }));
+    if (state.kind === "entered") return void dispatch("entered", { pass: state.pass, again: state.again });
+    if (state.trouble) {
+      const { code, title, detail, action, retryMs } = state.trouble;
+      const final = action !== "retry";
+      dispatch("problem", { code, title, detail, final, retry: final ? null : Math.ceil(retryMs / 1_000) });
+    } else if (state.kind === "waiting") {
+      const { rank, progress, eta, reason, stale, opensInMs, stock, beyondStock } = state;
+      dispatch("waiting", { rank, progress, eta, reason, stale, opens_in_ms: opensInMs, stock, beyond_stock: beyondStock });
+    }
+  }
+}
+
+Object.assign(globalThis, { Weir: Object.freeze({ wait: (options: { zone: string; server?: string }) => new PlaceOfPage(options) }) });

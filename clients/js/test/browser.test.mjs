@@ -1,0 +1,108 @@
+// The built package in a real browser: tabs, storage, locks, streams, and what happens where some of them are missing.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+import { Weir, context, until, zone } from "../../../tests/browser/harness.mjs";
+
+const dist = process.env.CLIENT_DIST;
+const QUICK = { admit_per_minute: 600, polling_period_ms: 500, idle_timeout_s: 10 };
+const held = zone("Z", { ...QUICK, mode: "hold" });
+const open = zone("Z", QUICK);
+const calls = (made, path) => made.requests.filter(({ url }) => new URL(url).pathname === path);
+
+/// A browser in which `${weir.url}/app` is a page that keeps a place in Z. `script` runs before it.
+async function app(t, weir, script = "") {
+  const made = await context(t);
+  await made.route("**/app", (route) => {
+    const page = `<!doctype html><title>app</title><script>${script}</script><script type="module">
+      import { wait } from "/client/index.js";
+      globalThis.place = wait({ server: location.origin, zone: "Z" });
+      globalThis.waited = true;
+    </script>`;
+    return route.fulfill({ contentType: "text/html", body: page });
+  });
+  await made.route("**/client/*.js", (route) => {
+    const name = new URL(route.request().url()).pathname.split("/").at(-1);
+    return route.fulfill({ contentType: "text/javascript", body: readFileSync(`${dist}/${name}`, "utf8") });
+  });
+  const tab = async () => {
+    const at = await made.newPage();
+    await at.goto(`${weir.url}/app`);
+    return at;
+  };
+  return { made, tab };
+}
+
+const state = (at) => at.evaluate(() => globalThis.place?.state);
+const rank_is = (at, rank) => until(`the rank is ${rank}`, async () => (await state(at))?.rank === rank);
+
+test("three tabs share one place and one stream, a reload keeps it, and one of them enters", async (t) => {
+  const weir = await Weir.start(t, { config: held });
+  await weir.crowd(t, "Z", 2);
+  const { made, tab } = await app(t, weir);
+  const tabs = await Promise.all([tab(), tab(), tab()]);
+  for (const at of tabs) await rank_is(at, 3);
+  assert.equal(calls(made, "/traffic/wait").length, 1);
+  await until("a stream is open", () => calls(made, "/traffic/stream").length === 1);
+  await tabs[0].reload();
+  await rank_is(tabs[0], 3);
+  assert.equal(calls(made, "/traffic/wait").length, 1, "one place was taken");
+  weir.configure(open);
+  weir.signal("SIGHUP");
+  await until("all know of the entry", async () => (await Promise.all(tabs.map(state))).every(({ kind }) => kind === "entered"));
+  const again = (await Promise.all(tabs.map(state))).map((told) => told.again);
+  assert.deepEqual(again.sort(), [false, true, true]);
+});
+
+test("without streams, three tabs poll like one", async (t) => {
+  const weir = await Weir.start(t, { config: held });
+  const { made, tab } = await app(t, weir);
+  await made.route("**/traffic/stream**", (route) => route.abort());
+  const tabs = await Promise.all([tab(), tab(), tab()]);
+  for (const at of tabs) await rank_is(at, 1);
+  const polls = new Map(tabs.map((at) => [at, 0]));
+  for (const at of tabs) at.on("request", (request) => request.url().endsWith("/traffic/entry") && polls.set(at, polls.get(at) + 1));
+  await until("twelve polls", () => [...polls.values()].reduce((sum, count) => sum + count) >= 12);
+  // The news of a poll put off those of the other tabs, so one tab goes on. Each for itself would poll four times.
+  assert.ok(Math.max(...polls.values()) >= 9, `the tabs polled ${[...polls.values()]} times`);
+});
+
+test("without locks, tabs that are opened together take one place", async (t) => {
+  const weir = await Weir.start(t, { config: held });
+  const { made, tab } = await app(t, weir, "Object.defineProperty(navigator, 'locks', { value: undefined });");
+  const tabs = await Promise.all([tab(), tab(), tab()]);
+  for (const at of tabs) await rank_is(at, 1);
+  assert.equal(calls(made, "/traffic/wait").length, 1);
+  assert.equal(calls(made, "/traffic/stream").length, 0);
+});
+
+test("without storage and channels, the place lasts as long as the page", async (t) => {
+  const weir = await Weir.start(t, { config: held });
+  const refuse = "{ get() { throw new DOMException('blocked', 'SecurityError'); } }";
+  const script = `Object.defineProperty(globalThis, 'localStorage', ${refuse}); Object.defineProperty(globalThis, 'BroadcastChannel', ${refuse});`;
+  const { made, tab } = await app(t, weir, script);
+  const at = await tab();
+  await rank_is(at, 1);
+  await at.reload();
+  await rank_is(at, 2);
+  assert.equal(calls(made, "/traffic/wait").length, 2);
+});
+
+test("a lost network costs no place, and leaving works while the page closes", async (t) => {
+  const weir = await Weir.start(t, { config: held });
+  await weir.crowd(t, "Z", 1);
+  const { made, tab } = await app(t, weir);
+  const at = await tab();
+  await rank_is(at, 2);
+  await made.setOffline(true);
+  await until("it says so", async () => (await state(at)).trouble?.code === "offline");
+  assert.equal((await state(at)).rank, 2);
+  await made.setOffline(false);
+  await until("it goes on", async () => (await state(at)).trouble === null);
+  assert.equal(calls(made, "/traffic/wait").length, 1);
+  const token = await at.evaluate(() => JSON.parse(localStorage.getItem(`weir ${location.origin}/ Z`)).token);
+  await at.evaluate(() => addEventListener("pagehide", () => globalThis.place.leave()));
+  await at.goto("about:blank");
+  await until("the place is free", async () => (await weir.ask("/traffic/entry", { zoneId: "Z", token })).body.code === "gone");
+});

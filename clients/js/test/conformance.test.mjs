@@ -1,0 +1,99 @@
+// Every case of clients/conformance, twice: in virtual time with many random numbers, where each time is judged exactly, and over real
+// sockets. The real servers cannot judge lateness, and cases that take long or need signals and clocks run in virtual time only.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Script } from "../../conformance/script.mjs";
+import { CASES, serve } from "../../conformance/server.mjs";
+import { built } from "./built.mjs";
+import { World, settle } from "./world.mjs";
+
+const { wait, node } = await built("index");
+
+const SEEDS = 25;
+const DAY_MS = 86_400_000;
+/// After a case, a client that is at an end asks nothing for this long.
+const QUIET_MS = 3_600_000;
+
+function kept({ token, age_ms, entered }, deviceMs) {
+  return JSON.stringify({ token, heard: deviceMs - age_ms, ...(entered && { entered }) });
+}
+
+async function virtually(one, seed) {
+  const script = new Script(one);
+  let place;
+  const world = new World(async (seen) => {
+    const { call, body, atMs } = seen;
+    const step = script.call({ call, body, atMs, isExact: true });
+    if (step.user) place[step.user]();
+    // The reply is sent at the time at which it was asked for.
+    script.replied(atMs);
+    return step.reply;
+  }, { seed });
+  const platform = world.platform();
+  if (one.kept) world.stored.set("weir https://weir.test/ Z", kept(one.kept, platform.deviceMs()));
+  const states = [];
+  place = wait({ server: "https://weir.test", zone: "Z", platform });
+  place.subscribe((state) => states.push(state));
+  // Actions happen when everything before them has been heard.
+  for (let quiet = 0; quiet < 400 && !script.isOver; quiet += 1) {
+    await settle();
+    for (let step; (step = script.action()); await settle()) {
+      if (step.user) place[step.user]();
+      if (step.signal) world.signal(step.signal);
+      if (step.clock) world.deviceOffset += step.clock.device_ms;
+      // Times count from the last thing that happened.
+      if (step.signal && !one.slow) script.replied(world.now);
+    }
+    if (!script.isOver) await world.next(DAY_MS);
+  }
+  await world.run(QUIET_MS);
+  place.stop();
+  return script.judge(states, one.states);
+}
+
+for (const one of CASES) {
+  test(`in virtual time: ${one.name}`, async () => {
+    for (let seed = 1; seed <= SEEDS; seed += 1) {
+      const faults = await virtually(one, seed);
+      assert.deepEqual(faults, [], `seed ${seed}`);
+    }
+  });
+}
+
+const real = CASES.filter(({ slow, needs = [] }) => !slow && needs.every((need) => need === "storage"));
+test("over real sockets", { concurrency: true }, async (t) => {
+  await Promise.all(real.map((one) => t.test(one.name, async () => {
+    const states = [];
+    let place;
+    let heard = () => {};
+    const more = () => new Promise((done) => (heard = done));
+    const act = async ({ user }, call) => {
+      // The user acts on what the client said after the last reply. A reply to `leave` makes it say nothing.
+      if (call && call !== "leave") await more();
+      place[user]();
+    };
+    const { address, script, close } = await serve(one, act);
+    const stored = new Map();
+    const storage = {
+      get: (key) => stored.get(key) ?? null,
+      set: (key, value) => void stored.set(key, value),
+      remove: (key) => void stored.delete(key),
+    };
+    if (one.kept) stored.set(`weir ${address}/ Z`, kept(one.kept, Date.now()));
+    place = wait({ server: address, zone: "Z", platform: node(storage) });
+    const isDone = () => script.isOver && states.length >= one.states.length;
+    await new Promise((done) => {
+      place.subscribe((state) => {
+        states.push(state);
+        heard();
+        if (isDone()) done();
+      });
+      // Some cases end with a call after the last state. The limit of the test ends what hangs.
+      script.ended = () => isDone() && done();
+    });
+    place.stop();
+    await close();
+    assert.deepEqual(script.judge(states, one.states), []);
+  })));
+});

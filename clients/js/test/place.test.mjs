@@ -1,0 +1,325 @@
+// A place in virtual time: what the conformance cases cannot say, because it concerns this package's own calls, storage and streams.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { built } from "./built.mjs";
+import { World, settle } from "./world.mjs";
+
+const { NoEntry, native, wait } = await built("index");
+
+const KEY = "weir https://weir.test/ Z";
+const waiting = (token = "t1", more = {}) => ({ waiting: { token, rank: 2, pollingPeriod: 1_000, ...more } });
+const entered = { entered: { token: "t9", pass: "p" } };
+const nothing = { raw: { status: 204, type: "text/plain", body: "" } };
+const gone = { problem: { status: 410, code: "gone" } };
+
+/// A world whose server replies as `replies` say, in order; the last one repeats.
+function worldOf(...replies) {
+  let count = 0;
+  return new World(() => replies[Math.min(count++, replies.length - 1)]);
+}
+
+const begin = (world, more = {}) => wait({ server: "https://weir.test", zone: "Z", platform: world.platform(more) });
+const asked = (world) => world.calls.map(({ call, body }) => `${call} ${body?.token ?? ""}`.trim());
+
+test("refuses what is no zone and no address", () => {
+  const platform = worldOf(entered).platform();
+  for (const [options, says] of [
+    [{ server: "https://weir.test", zone: "" }, /zone must be/],
+    [{ server: "weir.test", zone: "Z" }, /server must be an address/],
+    [{ server: "javascript:alert(1)", zone: "Z" }, /server must be an address/],
+  ]) {
+    assert.throws(() => wait({ ...options, platform }), { name: "TypeError", message: says });
+  }
+});
+
+test("keeps the path of the server's address", async () => {
+  const world = new World(() => entered);
+  let address;
+  const { fetch, ...rest } = world.platform();
+  wait({ server: "https://shop.test/queue", zone: "Z", platform: { ...rest, fetch: (to, request) => fetch((address = to), request) } });
+  await settle();
+  assert.equal(address, "https://shop.test/queue/traffic/wait");
+});
+
+test("a place that is stopped at once makes no call", async () => {
+  const world = worldOf(waiting());
+  begin(world).stop();
+  await world.run(60_000);
+  assert.deepEqual(world.calls, []);
+});
+
+test("a place that is stopped during its first call is found by the next one", async () => {
+  let answer;
+  const world = new World(({ call }) => (call === "wait" ? new Promise((done) => (answer = done)) : entered));
+  const first = begin(world);
+  await settle();
+  first.stop();
+  answer(waiting("t1"));
+  await settle();
+  const second = begin(world);
+  const { pass } = await second.entry();
+  assert.equal(pass, "p");
+  assert.deepEqual(asked(world), ["wait", "entry t1"]);
+});
+
+test("leaving and taking a new place in one step leaves one loop", async () => {
+  const world = new World(({ call }) => (call === "leave" ? nothing : waiting(call === "wait" ? "t1" : "t2")));
+  const place = begin(world);
+  await world.run(1_500);
+  // The poll is on its way, or the pause runs: both must end.
+  for (let i = 0; i < 5; i += 1) {
+    place.leave();
+    place.anew();
+  }
+  world.calls.length = 0;
+  await world.run(20_000);
+  const polls = world.calls.filter(({ call }) => call === "entry").length;
+  assert.ok(polls >= 19 && polls <= 22, `${polls} polls in 20 periods`);
+  assert.equal(world.calls.filter(({ call }) => call === "wait").length, 1, "the new place");
+});
+
+test("entry() tells the pass, or why there is none", async () => {
+  assert.deepEqual(await begin(worldOf(entered)).entry(), { pass: "p", again: false });
+  await assert.rejects(begin(worldOf(gone)).entry(), (fault) => fault instanceof NoEntry && fault.state.trouble.code === "gone");
+  const left = begin(worldOf(waiting()));
+  const of_left = assert.rejects(left.entry(), { name: "NoEntry", message: "left" });
+  left.leave();
+  await of_left;
+  await assert.rejects(left.entry(), { message: "left" });
+  const stopped = begin(worldOf(waiting()));
+  const of_stopped = assert.rejects(stopped.entry(), (fault) => fault.state === null);
+  stopped.stop();
+  await of_stopped;
+  await assert.rejects(stopped.entry(), (fault) => fault.state === null);
+});
+
+test("a stopped place says nothing and asks nothing", async () => {
+  const world = worldOf(waiting());
+  const place = begin(world);
+  const states = [];
+  place.subscribe((state) => states.push(state.kind));
+  await settle();
+  place.stop();
+  place.leave();
+  place.anew();
+  await world.run(600_000);
+  assert.deepEqual([states, asked(world)], [["waiting"], ["wait"]]);
+});
+
+test("a listener that left hears no more", async () => {
+  const world = worldOf(waiting());
+  const place = begin(world);
+  let count = 0;
+  const leave = place.subscribe(() => (count += 1));
+  await settle();
+  leave();
+  await world.run(10_000);
+  assert.equal(count, 1);
+});
+
+test("a storage that refuses everything costs only the place after a reload", async () => {
+  const refuse = () => {
+    throw new Error("blocked");
+  };
+  const later = async () => refuse();
+  for (const storage of [{ get: refuse, set: refuse, remove: refuse }, { get: later, set: later, remove: later }]) {
+    const world = worldOf(waiting("t1"), waiting("t2"), gone, entered);
+    const place = begin(world, { storage });
+    await world.run(5_000);
+    assert.equal(place.state.kind, "ended");
+    place.anew();
+    await settle();
+    assert.deepEqual(asked(world), ["wait", "entry t1", "entry t2", "wait"]);
+  }
+});
+
+test("texts in the storage that are no places are ignored", async () => {
+  for (const text of ["", "null", "[]", "{", '{"token":5,"heard":1}', '{"token":"t1"}', '"t1"']) {
+    const world = worldOf(entered);
+    world.stored.set(KEY, text);
+    begin(world);
+    await settle();
+    assert.deepEqual(asked(world), ["wait"], text);
+  }
+});
+
+test("a slow storage does not bring an old place back", async () => {
+  const world = worldOf(waiting("t1"), gone, waiting("t2"), entered);
+  const later = (act) => new Promise((done) => world.platform().timer(300, () => done(act())));
+  const { get, set, remove } = world.platform().storage;
+  const storage = {
+    get: async (key) => get(key),
+    set: (key, text) => later(() => set(key, text)),
+    remove: (key) => later(() => remove(key)),
+  };
+  const place = begin(world, { storage });
+  await world.run(4_000);
+  assert.equal(place.state.kind, "ended");
+  place.anew();
+  await world.run(4_000);
+  assert.deepEqual(asked(world), ["wait", "entry t1", "wait", "entry t2"]);
+});
+
+test("a page that a browser restores after the entry lets the user decide", async () => {
+  const world = worldOf(entered, entered, gone, waiting("t2"));
+  const place = begin(world);
+  await world.run(0);
+  assert.equal(place.state.again, false);
+  world.signal("restored");
+  await world.run(0);
+  assert.deepEqual([place.state.kind, place.state.again], ["entered", true]);
+  world.signal("restored");
+  await world.run(0);
+  assert.equal(place.state.kind, "waiting", "the pass has expired, and a new place was taken");
+});
+
+test("the page's beacon carries the last word", async () => {
+  const world = worldOf(waiting("t1"));
+  const sent = [];
+  const place = begin(world, { beacon: (address, text) => sent.push([address, JSON.parse(text)]) > 0 });
+  await settle();
+  place.leave();
+  assert.deepEqual(sent, [["https://weir.test/traffic/leave", { zoneId: "Z", token: "t1" }]]);
+  assert.deepEqual(asked(world), ["wait"]);
+});
+
+test("an app of React Native asks when it comes to the front and a poll is due", async () => {
+  let change;
+  const appState = { addEventListener: (_, hear) => ((change = hear), { remove: () => (change = null) }) };
+  const world = worldOf(waiting("t1", { pollingPeriod: 3_000 }), entered);
+  const kept = new Map();
+  const asyncStorage = {
+    getItem: async (key) => kept.get(key) ?? null,
+    setItem: async (key, text) => void kept.set(key, text),
+    removeItem: async (key) => void kept.delete(key),
+  };
+  const { storage, signals } = native(appState, asyncStorage);
+  const place = begin(world, { storage, signals });
+  await settle();
+  change("active");
+  await settle();
+  assert.deepEqual(asked(world), ["wait"], "no poll is due");
+  // The system froze the app: its timers stood still, and the device's clock went on.
+  world.deviceOffset += 5_000;
+  change("background");
+  await settle();
+  assert.deepEqual(asked(world), ["wait"], "not in the background");
+  change("active");
+  await settle();
+  assert.deepEqual(asked(world), ["wait", "entry t1"]);
+  assert.equal(JSON.parse(kept.get(KEY)).token, "t9");
+  place.stop();
+  assert.equal(change, null, "it listens no more");
+});
+
+const event = (name, data, id) => `${id ? `id: ${id}\n` : ""}event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+const told = (rank, more = {}) => ({ rank, etaSeconds: 9, etaRange: [5, 15], pollingPeriod: 1_000, stale: false, ...more });
+
+/// A stream whose texts a test sends.
+function source() {
+  const waiters = [];
+  const texts = [];
+  let isOver = false;
+  return {
+    send: (text) => (waiters.length ? waiters.shift()({ done: false, value: text }) : texts.push(text)),
+    end() {
+      isOver = true;
+      for (const waiter of waiters.splice(0)) waiter({ done: true });
+    },
+    [Symbol.asyncIterator]: () => ({
+      next: () => (texts.length ? { done: false, value: texts.shift() } : isOver ? { done: true } : new Promise((done) => waiters.push(done))),
+      then: undefined,
+    }),
+  };
+}
+const iterable = (made) => ({ [Symbol.asyncIterator]: () => ({ next: async () => made[Symbol.asyncIterator]().next() }) });
+
+test("a stream tells the place and the entry, and its token is in no address", async () => {
+  const open = source();
+  const world = new World(({ call }) => (call === "stream" ? { stream: iterable(open) } : waiting("t1")));
+  const place = begin(world, { streams: true });
+  await world.run(0);
+  open.send(": still here\n\n" + event("wait", told(2), "t2").slice(0, 20));
+  await world.run(0);
+  open.send(event("wait", told(2), "t2").slice(20) + event("wait", told(1), "t3"));
+  await world.run(0);
+  assert.equal(place.state.rank, 1);
+  assert.equal(JSON.parse(world.stored.get(KEY)).token, "t3");
+  open.send(event("enter", { canEnter: true, token: "t4", pass: "p" }, "t4"));
+  await world.run(0);
+  assert.deepEqual([place.state.kind, place.state.pass], ["entered", "p"]);
+  assert.deepEqual(asked(world), ["wait", "stream"], "no poll beside the stream");
+  const [, stream] = world.calls;
+  assert.deepEqual([stream.headers["last-event-id"], stream.search], ["t1", "?zone=Z"]);
+});
+
+test("a stream that ends is opened again with the newest token, when the server says", async () => {
+  const opened = [];
+  const world = new World(({ call }) => (call === "stream" ? { stream: iterable((opened.push(source()), opened.at(-1))) } : waiting("t1")));
+  begin(world, { streams: true });
+  await world.run(0);
+  opened[0].send(`retry: 2500\n\n${event("wait", told(2), "t2")}${event("reconnect", {})}`);
+  opened[0].end();
+  await world.run(2_400);
+  assert.equal(opened.length, 1);
+  await world.run(200);
+  assert.equal(opened.length, 2);
+  assert.equal(world.calls.at(-1).headers["last-event-id"], "t2");
+});
+
+test("a stream that is silent, says nothing, or never ends an event is given up for polls", async () => {
+  for (const [name, play, within_ms] of [
+    ["silent", () => {}, 12_000],
+    ["ends at once", (open) => open.end(), 0],
+    ["without an end of its event", (open) => open.send("x".repeat(70_000)), 0],
+    ["no JSON", (open) => open.send("event: wait\ndata: {\n\n"), 0],
+  ]) {
+    const open = source();
+    const world = new World(({ call }) => (call === "stream" ? { stream: iterable(open) } : waiting("t1")));
+    begin(world, { streams: true });
+    await world.run(0);
+    play(open);
+    await world.run(within_ms + 30_000);
+    const count = (call) => world.calls.filter((seen) => seen.call === call).length;
+    assert.equal(count("stream"), 1, `${name}: one stream in a minute`);
+    assert.ok(count("entry") >= 29, `${name}: ${count("entry")} polls in 30 s`);
+    await world.run(40_000);
+    assert.equal(count("stream"), 2, `${name}: it tries again after a minute`);
+  }
+});
+
+test("a refusal of streams alone leads to polls, and a problem in a stream ends the place", async () => {
+  const many = { problem: { status: 429, code: "too_many_streams" }, headers: { "retry-after": "30" } };
+  const world = new World(({ call }) => (call === "stream" ? many : waiting("t1")));
+  const place = begin(world, { streams: true });
+  await world.run(5_000);
+  assert.ok(asked(world).filter((call) => call === "entry t1").length >= 5);
+  assert.equal(place.state.trouble, null);
+
+  const open = source();
+  const ends = new World(({ call }) => (call === "stream" ? { stream: iterable(open) } : waiting("t1")));
+  const ended = begin(ends, { streams: true });
+  await ends.run(0);
+  open.send(event("problem", { status: 410, code: "gone", title: "The place was dropped" }));
+  await ends.run(0);
+  assert.deepEqual([ended.state.kind, ended.state.trouble.code, ended.state.trouble.action], ["ended", "gone", "new place"]);
+});
+
+test("a stream ends when the network does, and when the user leaves", async () => {
+  for (const act of [(world) => world.signal("offline"), (_, place) => place.leave()]) {
+    let isEnded = false;
+    const world = new World(({ call }) => (call === "stream" ? { stream: iterable(source()) } : waiting("t1")));
+    const { fetch, ...rest } = world.platform({ streams: true });
+    const watched = (address, request) => {
+      if (address.includes("/stream")) request.signal.addEventListener("abort", () => (isEnded = true));
+      return fetch(address, request);
+    };
+    const place = wait({ server: "https://weir.test", zone: "Z", platform: { ...rest, fetch: watched } });
+    await world.run(0);
+    assert.equal(isEnded, false);
+    act(world, place);
+    assert.equal(isEnded, true);
+    place.stop();
+  }
+});

@@ -1,0 +1,3 @@
+module weir.example/passes
+
+go 1.19

@@ -1,0 +1,229 @@
+package passes
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// fresh: after this time the keys are fetched again, because one may have been withdrawn.
+	fresh = time.Minute
+	// pause is the shortest time between two fetches.
+	pause = 10 * time.Second
+	// oldest: keys that are older are not used. No pass is valid for longer.
+	oldest     = time.Hour
+	maxBytes   = 65536
+	maxKeys    = 32
+	minRSABits = 2048
+)
+
+// key is a published key. It names its algorithm: if a pass could choose it, a forger would choose a weak one.
+type key struct {
+	algorithm string
+	public    crypto.PublicKey
+}
+
+// verifies tells whether mark is this key's signature of text.
+func (k key) verifies(text, mark []byte) bool {
+	digest := sha256.Sum256(text)
+	switch public := k.public.(type) {
+	case *ecdsa.PublicKey:
+		if len(mark) != 64 {
+			return false
+		}
+		return ecdsa.Verify(public, digest[:], new(big.Int).SetBytes(mark[:32]), new(big.Int).SetBytes(mark[32:]))
+	case ed25519.PublicKey:
+		return ed25519.Verify(public, text, mark)
+	case *rsa.PublicKey:
+		return rsa.VerifyPKCS1v15(public, crypto.SHA256, digest[:], mark) == nil
+	}
+	return false
+}
+
+// keys are those that Weir publishes. They are fetched at most once in a pause, however many passes name unknown keys. A key that is not
+// published any more is used for a minute at most, unless Weir does not answer: then for an hour. A text of keys that is wrong in any way
+// replaces nothing.
+type keys struct {
+	address string
+	client  *http.Client
+	// now must not jump. That of the time package has a steady part.
+	now func() time.Time
+
+	// asking lets one caller fetch. It is held while asking, and mutex only for moments.
+	asking sync.Mutex
+	mutex  sync.Mutex
+	known  map[string]key
+	// Zero times: never.
+	fetchedAt, askedAt time.Time
+	fault              error
+}
+
+func newKeys(address string) *keys {
+	// A redirect would let somebody else say which keys there are.
+	follow := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &keys{address: address, client: &http.Client{Timeout: 5 * time.Second, CheckRedirect: follow}, now: time.Now}
+}
+
+// find returns the key of this name. Its error is a *Refusal.
+func (k *keys) find(ctx context.Context, kid string) (key, error) {
+	if found, isKnown, age := k.look(kid); isKnown && age < fresh {
+		return found, nil
+	}
+	k.refresh(kid)
+	found, isKnown, age := k.look(kid)
+	if ctx.Err() != nil {
+		return key{}, refuse(KeysAway, ctx.Err())
+	}
+	if age >= oldest {
+		k.mutex.Lock()
+		defer k.mutex.Unlock()
+		return key{}, refuse(KeysAway, k.fault)
+	}
+	if !isKnown {
+		return key{}, refuse(UnknownKey, nil)
+	}
+	return found, nil
+}
+
+// look returns the key, whether it is known, and how old the keys are.
+func (k *keys) look(kid string) (key, bool, time.Duration) {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	found, isKnown := k.known[kid]
+	if k.fetchedAt.IsZero() {
+		return found, false, oldest
+	}
+	return found, isKnown, k.now().Sub(k.fetchedAt)
+}
+
+// refresh fetches the keys, once for all who ask meanwhile. It does not depend on one caller's context: the others need the keys, too.
+func (k *keys) refresh(kid string) {
+	k.asking.Lock()
+	defer k.asking.Unlock()
+	// Another caller may have fetched them meanwhile.
+	if _, isKnown, age := k.look(kid); isKnown && age < fresh {
+		return
+	}
+	k.mutex.Lock()
+	mayAsk := k.askedAt.IsZero() || k.now().Sub(k.askedAt) >= pause
+	if mayAsk {
+		k.askedAt = k.now()
+	}
+	k.mutex.Unlock()
+	if !mayAsk {
+		return
+	}
+	known, err := k.fetch()
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	if err != nil {
+		k.fault = err
+		return
+	}
+	k.known, k.fetchedAt = known, k.now()
+}
+
+func (k *keys) fetch() (map[string]key, error) {
+	reply, err := k.client.Get(k.address)
+	if err != nil {
+		return nil, err
+	}
+	defer reply.Body.Close()
+	if reply.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("Weir answers %d", reply.StatusCode)
+	}
+	text, err := io.ReadAll(io.LimitReader(reply.Body, maxBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxBytes {
+		return nil, fmt.Errorf("the keys have more than %d bytes", maxBytes)
+	}
+	return keysOf(text)
+}
+
+func keysOf(text []byte) (map[string]key, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &set); err != nil {
+		return nil, err
+	}
+	if set.Keys == nil {
+		return nil, errors.New("the text of keys has no list of keys")
+	}
+	if len(set.Keys) > maxKeys {
+		return nil, fmt.Errorf("there are more than %d keys", maxKeys)
+	}
+	known := map[string]key{}
+	for _, raw := range set.Keys {
+		kid, found, ok := keyOf(raw)
+		// The first of two keys with one name counts.
+		if _, isKnown := known[kid]; ok && !isKnown {
+			known[kid] = found
+		}
+	}
+	return known, nil
+}
+
+// keyOf reads a JWK. It is not ok if passes cannot be signed with it.
+func keyOf(raw json.RawMessage) (kid string, found key, ok bool) {
+	var jwk struct {
+		Kid                            *string
+		Alg, Use, Kty, Crv, X, Y, N, E string
+	}
+	if json.Unmarshal(raw, &jwk) != nil || jwk.Kid == nil || (jwk.Use != "" && jwk.Use != "sig") {
+		return "", key{}, false
+	}
+	var public crypto.PublicKey
+	switch {
+	case jwk.Kty == "EC" && jwk.Crv == "P-256" && jwk.Alg == "ES256":
+		public = pointOf(jwk.X, jwk.Y)
+	case jwk.Kty == "OKP" && jwk.Crv == "Ed25519" && jwk.Alg == "EdDSA":
+		if bytes, err := decode(jwk.X); err == nil && len(bytes) == ed25519.PublicKeySize {
+			public = ed25519.PublicKey(bytes)
+		}
+	case jwk.Kty == "RSA" && jwk.Alg == "RS256":
+		public = modulusOf(jwk.N, jwk.E)
+	}
+	return *jwk.Kid, key{jwk.Alg, public}, public != nil
+}
+
+func pointOf(x, y string) crypto.PublicKey {
+	xs, errX := decode(x)
+	ys, errY := decode(y)
+	if errX != nil || errY != nil || len(xs) != 32 || len(ys) != 32 {
+		return nil
+	}
+	public := &ecdsa.PublicKey{Curve: elliptic.P256(), X: new(big.Int).SetBytes(xs), Y: new(big.Int).SetBytes(ys)}
+	if !public.Curve.IsOnCurve(public.X, public.Y) {
+		return nil
+	}
+	return public
+}
+
+func modulusOf(n, e string) crypto.PublicKey {
+	ns, errN := decode(n)
+	es, errE := decode(e)
+	if errN != nil || errE != nil || len(es) > 4 {
+		return nil
+	}
+	public := &rsa.PublicKey{N: new(big.Int).SetBytes(ns), E: int(new(big.Int).SetBytes(es).Int64())}
+	if public.N.BitLen() < minRSABits || public.E < 3 {
+		return nil
+	}
+	return public
+}

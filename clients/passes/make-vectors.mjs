@@ -1,0 +1,212 @@
+// Writes vectors.json: passes, published keys, and what a verifier must say about them. It makes new keys at each run, so every pass in
+// the file changes. The passes of the case "of a running Weir" come from WEIR_BIN.
+//
+//   WEIR_BIN=target/debug/weir node clients/passes/make-vectors.mjs
+
+import { createHmac, generateKeyPairSync, sign } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { Weir, zone } from "../../tests/browser/weir.mjs";
+
+const NOW = 1_900_000_000;
+const [AUDIENCE, ZONE] = ["weir", "TEST_ZONE"];
+const encode = (value) => Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64url");
+
+function key(kid, alg) {
+  const pair = {
+    ES256: () => generateKeyPairSync("ec", { namedCurve: "P-256" }),
+    EdDSA: () => generateKeyPairSync("ed25519"),
+    RS256: () => generateKeyPairSync("rsa", { modulusLength: 2048 }),
+  }[alg]();
+  return { kid, alg, secret: pair.privateKey, public: { ...pair.publicKey.export({ format: "jwk" }), kid, alg, use: "sig" } };
+}
+
+const signed = (text, { alg, secret }) => {
+  const by = alg === "ES256" ? { key: secret, dsaEncoding: "ieee-p1363" } : secret;
+  return sign(alg === "EdDSA" ? null : "sha256", Buffer.from(text), by).toString("base64url");
+};
+
+let serial = 0;
+function claimsOf(more = {}) {
+  serial += 1;
+  return { aud: AUDIENCE, zone: ZONE, jti: `TEST_ZONE/0000002a/${serial}`, iat: NOW, nbf: NOW, exp: NOW + 300, ...more };
+}
+function pass(by, claims = {}, head = {}) {
+  const body = typeof claims === "string" ? claims : claimsOf(claims);
+  const text = `${encode({ alg: by.alg, typ: "JWT", kid: by.kid, ...head })}.${encode(body)}`;
+  return `${text}.${signed(text, by)}`;
+}
+
+const [a, b, c, stranger] = ["a", "b", "c", "a"].map((kid) => key(kid, "ES256"));
+const [ed, rsa] = [key("ed", "EdDSA"), key("rsa", "RS256")];
+const set = (...keys) => ({ keys: keys.map((one) => one.public) });
+const { alg: _, ...without_alg } = c.public;
+
+const sets = {
+  all: set(a, ed, rsa),
+  a: set(a),
+  a_and_b: set(a, b),
+  b: set(b),
+  none: { keys: [] },
+  // Keys that a verifier must not use, and one that it may: one bad key does not take the others away.
+  odd: {
+    keys: [
+      { kty: "oct", kid: "secret", k: encode("secret"), alg: "HS256" },
+      without_alg,
+      { ...key("enc", "ES256").public, use: "enc" },
+      { ...key("mixed", "RS256").public, alg: "ES256" },
+      { ...c.public, kid: "mixed_too", alg: "EdDSA" },
+      { ...generateKeyPairSync("rsa", { modulusLength: 1024 }).publicKey.export({ format: "jwk" }), kid: "short", alg: "RS256", use: "sig" },
+      { kty: "EC", crv: "P-256", kid: "no_point", alg: "ES256", x: encode("x".repeat(32)), y: encode("y".repeat(32)) },
+      { kid: 5 },
+      "no key",
+      null,
+      a.public,
+    ],
+  },
+  crowd: { keys: [...Array.from({ length: 32 }, (_, i) => ({ ...a.public, kid: `a${i}` })), a.public] },
+};
+
+const good = pass(a);
+const [head, body, mark] = good.split(".");
+const hs256 = (secret) => {
+  const text = `${encode({ alg: "HS256", typ: "JWT", kid: "a" })}.${encode(claimsOf())}`;
+  return `${text}.${createHmac("sha256", secret).update(text).digest("base64url")}`;
+};
+const der = () => {
+  const text = `${head}.${body}`;
+  return `${text}.${sign("sha256", Buffer.from(text), a.secret).toString("base64url")}`;
+};
+
+const cases = [];
+const say = (name, expect, text, { jwks = "all", now = NOW + 1, claims } = {}) =>
+  cases.push({ name, jwks, now, pass: text, expect, ...(claims && { claims }) });
+
+say("a good pass", "ok", good, { claims: { zone: ZONE, jti: "TEST_ZONE/0000002a/1", exp: NOW + 300 } });
+say("a good pass of EdDSA", "ok", pass(ed));
+say("a good pass of RS256", "ok", pass(rsa));
+say("several audiences, and claims that nobody knows", "ok", pass(a, { aud: ["shop", AUDIENCE], more: { deep: [null] } }));
+say("a little early, as clocks differ", "ok", pass(a), { now: NOW - 5 });
+say("a little late, as clocks differ", "ok", pass(a), { now: NOW + 304 });
+say("too early", "not_yet_valid", pass(a), { now: NOW - 6 });
+say("too late", "expired", pass(a), { now: NOW + 306 });
+say("another audience", "other_service", pass(a, { aud: "other" }));
+say("an audience that begins in the same way", "other_service", pass(a, { aud: "weir2" }));
+say("audiences without ours", "other_service", pass(a, { aud: ["shop"] }));
+say("another zone", "other_service", pass(a, { zone: "OTHER" }));
+say("another key with the same name", "forged", pass(stranger));
+say("other claims under the signature", "forged", `${head}.${encode(claimsOf({ exp: NOW + 9_999 }))}.${mark}`);
+say("another head over the signature", "forged", `${encode({ alg: "ES256", typ: "JWT", kid: "a", x: 1 })}.${body}.${mark}`);
+say("half a signature", "forged", `${head}.${body}.${mark.slice(0, 40)}`);
+say("no signature", "forged", `${head}.${body}.`);
+say("a signature of zeros", "forged", `${head}.${body}.${Buffer.alloc(64).toString("base64url")}`);
+say("a signature with a zero between its halves", "forged", (() => {
+  const bytes = Buffer.from(mark, "base64url");
+  return `${head}.${body}.${Buffer.concat([bytes.subarray(0, 32), Buffer.of(0), bytes.subarray(32)]).toString("base64url")}`;
+})());
+say("a signature in another encoding", "forged", der());
+say("without an algorithm", "forged", `${encode({ alg: "none", typ: "JWT", kid: "a" })}.${encode(claimsOf())}.`);
+say("signed with the public key as a secret", "forged", hs256(JSON.stringify(a.public)));
+say("signed with the public key's text as a secret", "forged", hs256(a.public.x));
+say("another algorithm than the key's", "forged", pass(a, {}, { alg: "RS256" }));
+say("a key that is not published", "unknown_key", pass(b));
+say("a shared secret as a key", "unknown_key", hs256("secret").replace(/^[^.]*/, encode({ alg: "HS256", kid: "secret" })), { jwks: "odd" });
+say("a key without an algorithm", "unknown_key", pass(c), { jwks: "odd" });
+say("a right key beside odd ones", "ok", pass(a), { jwks: "odd" });
+say("the odd key mixed_too", "unknown_key", pass({ ...c, kid: "mixed_too" }), { jwks: "odd" });
+for (const kid of ["enc", "mixed", "short", "no_point"]) say(`the odd key ${kid}`, "unknown_key", pass({ ...a, kid }), { jwks: "odd" });
+say("without the name of a key", "unreadable", pass(a, {}, { kid: undefined }));
+say("a name of a key that is no text", "unreadable", pass(a, {}, { kid: ["a"] }));
+say("a head with critical parameters", "unreadable", pass(a, {}, { crit: ["b64"], b64: false }));
+say("without an end", "unreadable", pass(a, { exp: undefined }));
+say("an end that is a text", "unreadable", pass(a, { exp: String(NOW + 300) }));
+say("without a beginning", "unreadable", pass(a, { nbf: undefined }));
+say("without a name", "unreadable", pass(a, { jti: undefined }));
+say("an empty name", "unreadable", pass(a, { jti: "" }));
+say("a name that is too long", "unreadable", pass(a, { jti: "x".repeat(257) }));
+say("a name with a line break", "unreadable", pass(a, { jti: "x\r\nFLUSHALL" }));
+say("a zone that is no text", "other_service", pass(a, { zone: [ZONE] }));
+say("claims that are no object", "unreadable", pass(a, "[]"));
+say("claims that are no JSON", "unreadable", pass(a, "{"));
+say("nothing", "unreadable", "");
+say("no pass", "unreadable", "hello");
+say("two parts", "unreadable", `${head}.${body}`);
+say("four parts", "unreadable", `${good}.x`);
+say("padding", "unreadable", `${head}=.${body}.${mark}`);
+say("letters of the other base64", "unreadable", `${head}.${body}.${mark.slice(0, -2)}+/`);
+say("a head that is no JSON", "unreadable", `${encode("{")}.${body}.${mark}`);
+say("a head that is a list", "unreadable", `${encode("[]")}.${body}.${mark}`);
+say("a head that is nothing", "unreadable", `${encode("null")}.${body}.${mark}`);
+say("a pass that is too long", "unreadable", pass(a, { more: "x".repeat(8_192) }));
+
+const serve = (what) => ({ serve: what });
+const show = (at, text, expect) => ({ at, pass: text, expect });
+const fetched = (count) => ({ fetches: count });
+const fresh = () => pass(a);
+const scenarios = [];
+const tell = (name, ...steps) => scenarios.push({ name, steps });
+const again = fresh();
+tell(
+  "each pass once", serve({ set: "a" }), show(1, again, "ok"), show(1, again, "spent"), show(2, fresh(), "ok"),
+  show(303, again, "spent"),
+);
+tell("a pass that is refused is not used up", serve({ set: "a" }), { at: -10, pass: good, expect: "not_yet_valid" }, show(1, good, "ok"));
+tell(
+  "keys are fetched once for many passes", serve({ set: "a" }), ...Array.from({ length: 5 }, (_, i) => show(i, fresh(), "ok")),
+  fetched(1), show(59, fresh(), "ok"), fetched(1), show(61, fresh(), "ok"), fetched(2),
+);
+tell(
+  "a new key is fetched when it appears", serve({ set: "a" }), show(0, fresh(), "ok"), serve({ set: "a_and_b" }),
+  show(11, pass(b), "ok"), fetched(2), show(12, fresh(), "ok"), fetched(2),
+);
+tell(
+  "unknown keys make a fetch in ten seconds at most", serve({ set: "a" }), show(0, fresh(), "ok"),
+  ...Array.from({ length: 4 }, (_, i) => show(2 * i, pass(c), "unknown_key")), fetched(1), show(10, pass(c), "unknown_key"),
+  show(11, pass(c), "unknown_key"), fetched(2),
+);
+tell(
+  "a withdrawn key is forgotten within a minute", serve({ set: "a" }), show(0, fresh(), "ok"), serve({ set: "b" }),
+  show(59, fresh(), "ok"), show(61, fresh(), "unknown_key"), fetched(2),
+);
+tell(
+  "people enter while Weir is away, by the last known keys", serve({ set: "a" }), show(0, fresh(), "ok"), serve({ status: 503 }),
+  show(61, fresh(), "ok"), show(62, fresh(), "ok"), fetched(2), show(72, fresh(), "ok"), fetched(3), serve({ set: "b" }),
+  show(90, fresh(), "unknown_key"),
+);
+const long = (at) => pass(a, { nbf: NOW + at, exp: NOW + at + 300 });
+tell(
+  "keys that are older than any pass are not used", serve({ set: "a" }), show(0, fresh(), "ok"), serve({ status: 503 }),
+  show(3_599, long(3_599), "ok"), show(3_661, long(3_661), "keys_away"),
+);
+tell(
+  "nobody enters before the keys are known", serve({ status: 500 }), show(0, good, "keys_away"), show(5, good, "keys_away"),
+  fetched(1), serve({ set: "a" }), show(11, good, "ok"), fetched(2),
+);
+for (const [name, what] of [
+  ["that are no JSON", { body: "<html>" }],
+  ["that are a list", { body: "[]" }],
+  ["without keys", { body: "{}" }],
+  ["whose list is an object", { body: '{"keys":{}}' }],
+  ["whose list is a text", { body: '{"keys":"abc"}' }],
+  ["with an error", { status: 500, set: "a" }],
+  ["of 33 members", { set: "crowd" }],
+  ["of 70,000 bytes", { set: "a", padding: 70_000 }],
+  ["behind a redirect", { redirect: "a" }],
+  ["that do not come", { hang: true }],
+  ["that come a byte at a time", { trickle: true }],
+]) {
+  tell(`keys ${name} are not taken`, serve(what), show(0, good, "keys_away"), serve({ set: "a" }), show(11, good, "ok"));
+}
+tell("an endless text of keys is not read", serve({ endless: true }), show(0, good, "keys_away"));
+
+// A pass and the keys of a real server, at the time at which it was given out.
+const ends = [];
+const weir = await Weir.start({ after: (end) => ends.push(end), passed: true }, { config: zone(ZONE, { admit_per_minute: 600 }) });
+const { body: answer } = await weir.ask("/traffic/wait", { zoneId: ZONE });
+sets.weir = await (await fetch(`${weir.url}/.well-known/jwks.json`)).json();
+for (const end of ends) await end();
+const { nbf } = JSON.parse(Buffer.from(answer.pass.split(".")[1], "base64url"));
+say("of a running Weir", "ok", answer.pass, { jwks: "weir", now: nbf + 1 });
+say("of a running Weir, too late", "expired", answer.pass, { jwks: "weir", now: nbf + 306 });
+
+const vectors = { audience: AUDIENCE, zone: ZONE, epoch: NOW, sets, cases, scenarios };
+writeFileSync(new URL("vectors.json", import.meta.url), `${JSON.stringify(vectors, null, 1)}\n`);

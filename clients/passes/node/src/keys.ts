@@ -1,0 +1,129 @@
+// The keys that Weir publishes.
+//
+// Invariants: they are fetched at most once in 10 s, however many passes name unknown keys. A key that is not published any more is used
+// for a minute at most, unless Weir does not answer: then for an hour, which is as long as any pass is valid. A text of keys that is
+// wrong in any way replaces nothing.
+
+import { createPublicKey, type JsonWebKey, type KeyObject } from "node:crypto";
+import { Refusal } from "./refusal.js";
+
+/** After this time the keys are fetched again, because one may have been withdrawn. */
+const FRESH_MS = 60_000;
+/** The shortest time between two fetches. */
+const PAUSE_MS = 10_000;
+/** Older keys are not used. */
+const OLDEST_MS = 3_600_000;
+const MAX_BYTES = 65_536;
+const MAX_KEYS = 32;
+const MIN_RSA_BITS = 2_048;
+
+/** How a pass may be signed. */
+export type Algorithm = "ES256" | "EdDSA" | "RS256";
+
+export interface Key {
+  readonly algorithm: Algorithm;
+  readonly key: KeyObject;
+}
+
+/** What the keys need from the machine. Tests replace it. */
+export interface Machine {
+  /** A clock that never jumps, in milliseconds. */
+  steadyMs(): number;
+  /** The time limit of a fetch, in milliseconds. */
+  fetchMs: number;
+}
+
+export class Keys {
+  readonly #address: string;
+  readonly #machine: Machine;
+  #known = new Map<string, Key>();
+  #fetchedAt = -Infinity;
+  #askedAt = -Infinity;
+  #asking: Promise<void> | null = null;
+  #fault: unknown = null;
+
+  constructor(address: string, machine: Machine) {
+    [this.#address, this.#machine] = [address, machine];
+  }
+
+  /** The key of this name. Throws `unknown_key` or `keys_away`. */
+  async find(kid: string): Promise<Key> {
+    if (!this.#known.has(kid) || this.#age() >= FRESH_MS) await this.#refresh();
+    if (this.#age() >= OLDEST_MS) throw new Refusal("keys_away", this.#fault);
+    const key = this.#known.get(kid);
+    if (!key) throw new Refusal("unknown_key");
+    return key;
+  }
+
+  #age(): number {
+    return this.#machine.steadyMs() - this.#fetchedAt;
+  }
+
+  /** Fetches the keys, once for all who ask meanwhile. */
+  async #refresh(): Promise<void> {
+    if (this.#machine.steadyMs() - this.#askedAt >= PAUSE_MS) {
+      this.#askedAt = this.#machine.steadyMs();
+      this.#asking = this.#fetch()
+        .catch((fault: unknown) => void (this.#fault = fault))
+        .finally(() => (this.#asking = null));
+    }
+    await this.#asking;
+  }
+
+  async #fetch(): Promise<void> {
+    const signal = AbortSignal.timeout(this.#machine.fetchMs);
+    const reply = await fetch(this.#address, { signal, redirect: "error", headers: { accept: "application/jwk-set+json" } });
+    if (!reply.ok) {
+      await reply.body?.cancel();
+      throw new Error(`Weir answers ${reply.status}`);
+    }
+    const keys = keysOf(await textOf(reply));
+    this.#known = keys;
+    this.#fetchedAt = this.#machine.steadyMs();
+  }
+}
+
+async function textOf(reply: Response): Promise<string> {
+  const decoder = new TextDecoder();
+  let [text, bytes] = ["", 0];
+  for await (const piece of reply.body ?? []) {
+    bytes += (piece as Uint8Array).length;
+    if (bytes > MAX_BYTES) throw new Error(`the keys have more than ${MAX_BYTES} bytes`);
+    text += decoder.decode(piece as Uint8Array, { stream: true });
+  }
+  return text + decoder.decode();
+}
+
+function keysOf(text: string): Map<string, Key> {
+  const { keys } = JSON.parse(text) as { keys?: unknown };
+  if (!Array.isArray(keys)) throw new Error("the text of keys has no list of keys");
+  if (keys.length > MAX_KEYS) throw new Error(`there are more than ${MAX_KEYS} keys`);
+  const known = new Map<string, Key>();
+  for (const jwk of keys as unknown[]) {
+    const [kid, key] = keyOf(jwk) ?? [];
+    // The first of two keys with one name counts.
+    if (kid !== undefined && key && !known.has(kid)) known.set(kid, key);
+  }
+  return known;
+}
+
+/** Name and key of a JWK, or null if passes cannot be signed with it. The key names its algorithm: if a pass could choose it, a forger
+ * would choose a weak one. */
+function keyOf(jwk: unknown): [string, Key] | null {
+  if (typeof jwk !== "object" || jwk === null) return null;
+  const { kid, alg, use, kty, crv } = jwk as Record<string, unknown>;
+  if (typeof kid !== "string" || (use !== undefined && use !== "sig")) return null;
+  const algorithm =
+    kty === "EC" && crv === "P-256" && alg === "ES256" ? "ES256"
+    : kty === "OKP" && crv === "Ed25519" && alg === "EdDSA" ? "EdDSA"
+    : kty === "RSA" && alg === "RS256" ? "RS256"
+    : null;
+  if (!algorithm) return null;
+  try {
+    const key = createPublicKey({ key: jwk as JsonWebKey, format: "jwk" });
+    if (algorithm === "RS256" && (key.asymmetricKeyDetails?.modulusLength ?? 0) < MIN_RSA_BITS) return null;
+    return [kid, { algorithm, key }];
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,194 @@
+// The verifier of Node, with the vectors that all verifiers share, and in Express and Fastify.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import http from "node:http";
+import { createRequire } from "node:module";
+import { test } from "node:test";
+
+const dist = process.env.PASSES_DIST;
+if (!dist) throw new Error("PASSES_DIST names no directory: run clients/passes/run node, which builds the package and sets it");
+const { Refusal, passes, passesOn } = await import(`${dist}/index.js`);
+const { memory } = await import(`${dist}/spent.js`);
+const packages = createRequire(`${dist}/index.js`);
+const vectors = JSON.parse(readFileSync(new URL("../../vectors.json", import.meta.url), "utf8"));
+
+/// Listens on a free port until the test ends.
+async function listen(t, handle) {
+  const server = http.createServer(handle);
+  await new Promise((done, failed) => server.once("error", failed).listen(0, "127.0.0.1", done));
+  t.after(() => (server.closeAllConnections(), server.close()));
+  return `http://127.0.0.1:${server.address().port}`;
+}
+
+/// A Weir that publishes keys as the steps of a scenario say. `at.fetches` counts.
+async function publisher(t) {
+  const at = { what: null, fetches: 0 };
+  at.address = await listen(t, (request, response) => {
+    if (request.url === "/elsewhere") return response.end(JSON.stringify(vectors.sets.a));
+    assert.equal(request.url, "/.well-known/jwks.json");
+    at.fetches += 1;
+    const { set, status = 200, body, padding = 0, redirect, hang, endless, trickle } = at.what;
+    if (hang) return;
+    if (redirect) return response.writeHead(302, { location: "/elsewhere" }).end();
+    if (trickle) {
+      const byte = setInterval(() => response.write(" "), 100);
+      return response.on("close", () => clearInterval(byte));
+    }
+    if (endless) {
+      const more = () => {
+        while (response.write(" ".repeat(16_384)));
+        response.once("drain", more);
+      };
+      response.on("error", () => {});
+      return more();
+    }
+    response.writeHead(status).end(body ?? JSON.stringify(vectors.sets[set] ?? {}) + " ".repeat(padding));
+  });
+  return at;
+}
+
+/// A verifier whose clocks a test sets, in seconds. `clock.fetchMs` is the limit of a fetch: short only where nothing comes.
+function verifier(address, clock, more = {}) {
+  const machine = { nowMs: () => clock.now * 1_000, steadyMs: () => clock.now * 1_000, get fetchMs() { return clock.fetchMs ?? 20_000; } };
+  return passesOn({ weir: address, zone: vectors.zone, audience: vectors.audience, ...more }, machine);
+}
+
+const said = (passes, text) => passes.accept(text).then((pass) => ["ok", pass], (fault) => [fault.code ?? String(fault.stack)]);
+
+test("every pass of the vectors is judged as they say", async (t) => {
+  const at = await publisher(t);
+  for (const { name, jwks, now, pass, expect, claims } of vectors.cases) {
+    at.what = { set: jwks };
+    const [code, found] = await said(verifier(at.address, { now }), pass);
+    assert.equal(code, expect, name);
+    if (claims) assert.deepEqual(found, claims, name);
+  }
+});
+
+for (const { name, steps } of vectors.scenarios) {
+  test(`scenario: ${name}`, async (t) => {
+    const at = await publisher(t);
+    const clock = { now: vectors.epoch };
+    const passes = verifier(at.address, clock);
+    for (const step of steps) {
+      if (step.serve) {
+        at.what = step.serve;
+        clock.fetchMs = step.serve.hang || step.serve.trickle ? 500 : 20_000;
+      }
+      if (step.fetches) assert.equal(at.fetches, step.fetches, `fetches before ${JSON.stringify(step)}`);
+      if (!step.pass) continue;
+      clock.now = vectors.epoch + step.at;
+      assert.equal((await said(passes, step.pass))[0], step.expect, `at ${step.at} s`);
+    }
+  });
+}
+
+const good = vectors.cases[0];
+const ready = async (t, more) => {
+  const at = await publisher(t);
+  at.what = { set: "all" };
+  return [verifier(at.address, { now: good.now }, more), at];
+};
+
+test("of a hundred who show one pass at once one enters, and the keys are fetched once", async (t) => {
+  const [passes, at] = await ready(t);
+  const all = await Promise.all(Array.from({ length: 100 }, () => said(passes, good.pass)));
+  assert.equal(all.filter(([code]) => code === "ok").length, 1);
+  assert.equal(all.filter(([code]) => code === "spent").length, 99);
+  assert.equal(at.fetches, 1);
+});
+
+test("the memory has a limit, and forgets what has expired", async () => {
+  let now = 0;
+  const spend = memory(() => now, 2);
+  assert.deepEqual([await spend("a", 10), await spend("a", 10), await spend("b", 20)], [true, false, true]);
+  await assert.rejects(spend("c", 30));
+  now = 11;
+  assert.equal(await spend("c", 30), true);
+  assert.equal(await spend("b", 20), false);
+});
+
+test("the shared record is asked for the pass's name until after its end, and nobody enters without it", async (t) => {
+  const asked = [];
+  const [passes] = await ready(t, { spent: async (...words) => asked.push(words) > 0 });
+  assert.equal((await said(passes, good.pass))[0], "ok");
+  assert.deepEqual(asked, [[`weir:spent:${good.claims.jti}`, good.claims.exp + 65]]);
+  const [away] = await ready(t, { spent: async () => Promise.reject(new Error("no Redis")) });
+  const fault = await away.accept(good.pass).catch((fault) => fault);
+  assert.deepEqual([fault.code, fault.status, fault.cause.message], ["record_away", 503, "no Redis"]);
+});
+
+test("services that share a Redis accept a pass once", { skip: !process.env.PASSES_REDIS && "PASSES_REDIS names no Redis" }, async (t) => {
+  const client = packages("redis").createClient({ url: process.env.PASSES_REDIS });
+  await client.connect();
+  t.after(() => client.close());
+  const spent = async (key, until) => (await client.set(key, "1", { condition: "NX", expiration: { type: "EXAT", value: until } })) === "OK";
+  const two = [(await ready(t, { spent }))[0], (await ready(t, { spent }))[0]];
+  const all = await Promise.all(Array.from({ length: 20 }, (_, i) => said(two[i % 2], good.pass)));
+  assert.equal(all.filter(([code]) => code === "ok").length, 1);
+  assert.ok((await client.expireTime(`weir:spent:${good.claims.jti}`)) === good.claims.exp + 65);
+});
+
+test("options that cannot be right are refused", () => {
+  for (const options of [{ weir: "weir.example", zone: "Z" }, { weir: "http://w", zone: "" }, { weir: "http://w", zone: "Z", audience: "" }]) {
+    assert.throws(() => passes(options), TypeError);
+  }
+});
+
+const ask = (address, pass) => fetch(`${address}/enter`, { method: "POST", headers: pass === undefined ? {} : { authorization: pass } });
+
+/// Express and Fastify answer the same.
+async function behaves(address) {
+  const reply = await ask(address, `Bearer ${good.pass}`);
+  assert.equal(reply.status, 200);
+  assert.equal(await reply.text(), good.claims.jti);
+  for (const [pass, code, header] of [
+    [undefined, "no_pass", 'Bearer realm="weir"'],
+    ["Basic YTpi", "no_pass", 'Bearer realm="weir"'],
+    [`Bearer ${good.pass}`, "spent", 'Bearer realm="weir", error="invalid_token", error_description="The pass was used already"'],
+    ["Bearer hello", "unreadable", 'Bearer realm="weir", error="invalid_token", error_description="This is not a pass"'],
+  ]) {
+    const refused = await ask(address, pass);
+    assert.deepEqual([refused.status, refused.headers.get("www-authenticate")], [401, header]);
+    assert.equal(refused.headers.get("content-type").split(";")[0], "application/problem+json");
+    assert.equal(refused.headers.get("cache-control"), "no-store");
+    const { code: found, status } = await refused.json();
+    assert.deepEqual([found, status], [code, 401]);
+  }
+}
+
+async function away(address) {
+  const refused = await ask(address, `Bearer ${good.pass}`);
+  assert.deepEqual([refused.status, refused.headers.get("retry-after"), (await refused.json()).code], [503, "10", "keys_away"]);
+}
+
+test("in Express, a pass leads to the handler and a refusal is clear", async (t) => {
+  const express = packages("express");
+  const app = (check) => express().post("/enter", check.express, (request, response) => response.send(request.pass.jti));
+  const [passes, at] = await ready(t);
+  await behaves(await listen(t, app(passes)));
+  at.what = { status: 500 };
+  await away(await listen(t, app(verifier(at.address, { now: good.now }))));
+});
+
+test("in Fastify, a pass leads to the handler and a refusal is clear", async (t) => {
+  const { fastify } = packages("fastify");
+  const app = async (check) => {
+    const made = fastify();
+    t.after(() => made.close());
+    made.post("/enter", { preHandler: check.fastify }, async (request) => request.pass.jti);
+    return made.listen({ host: "127.0.0.1", port: 0 });
+  };
+  const [passes, at] = await ready(t);
+  await behaves(await app(passes));
+  at.what = { status: 500 };
+  await away(await app(verifier(at.address, { now: good.now })));
+});
+
+test("a fault that is no refusal is the service's own", async (t) => {
+  const [passes] = await ready(t, { spent: () => { throw new RangeError("a mistake"); } });
+  const faults = [];
+  await passes.express({ headers: { authorization: `Bearer ${good.pass}` } }, null, (fault) => faults.push(fault));
+  assert.ok(faults[0] instanceof RangeError && !(faults[0] instanceof Refusal));
+});

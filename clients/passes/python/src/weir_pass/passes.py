@@ -1,0 +1,127 @@
+"""Accepts passes of one zone, each once.
+
+Invariant: a name is first once, until its pass cannot be accepted any more. If the record does not answer, nobody enters.
+"""
+
+import asyncio
+import inspect
+import math
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable
+
+from .keys import Keys
+from .refusal import Refusal
+from .verify import LEEWAY_S, Pass, Unverified
+
+# How much longer than a pass is accepted its name is kept, in seconds: the clock of the record may be ahead of this machine's.
+KEPT_S = 60
+# The most passes that one process remembers: some minutes' worth.
+MOST = 1_000_000
+
+Spend = Callable[[str, int], "bool | Awaitable[bool] | None"]
+
+
+class Memory:
+    """A record of spent passes in this process. It knows nothing of other processes, and forgets all when the process ends."""
+
+    def __init__(self, now_s: Callable[[], float], most: int = MOST) -> None:
+        self._now_s, self._most = now_s, most
+        self._spent: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, key: str, until_s: int) -> bool:
+        with self._lock:
+            if len(self._spent) >= self._most:
+                now_s = self._now_s()
+                self._spent = {known: end for known, end in self._spent.items() if end >= now_s}
+            if key in self._spent:
+                return False
+            if len(self._spent) >= self._most:
+                raise MemoryError(f"{self._most} passes are remembered already")
+            self._spent[key] = until_s
+            return True
+
+
+class Passes:
+    """Accepts the passes of one zone. It may be used by many threads and tasks.
+
+    `weir` is the address of Weir, such as `https://weir.example`. `audience` is Weir's `pass.audience`. `spend(key, until_s)` is the
+    record of spent passes, which all processes of a service must share: it records that the pass of this key was accepted and returns
+    whether it is the first time, atomically, and keeps the key until `until_s`, in seconds since 1970. It may be a function of asyncio:
+    then only `accept_async` works. Without it, the memory of this process is the record.
+
+    Raises `ValueError` if `weir` is not an address of http or https, or `zone` or `audience` is empty.
+    """
+
+    def __init__(self, weir: str, zone: str, audience: str = "weir", spend: Spend | None = None) -> None:
+        if not re.match(r"https?://[^/]", weir):
+            raise ValueError(f"weir must be an address such as https://weir.example, not {weir!r}")
+        if not zone or not audience:
+            raise ValueError("zone and audience must not be empty")
+        self._zone, self._audience = zone, audience
+        self._keys = Keys(weir.rstrip("/") + "/.well-known/jwks.json")
+        # Tests replace it.
+        self._now_s: Callable[[], float] = time.time
+        self._spend: Spend = spend or Memory(lambda: self._now_s())
+
+    def accept(self, text: str) -> Pass:
+        """Accepts a pass, for example the field `pass` of a form. Raises `Refusal`; the pass is not spent then."""
+        accepted = self._verify(Unverified.read(text))
+        with _RecordAway():
+            first = self._spend(*self._entry(accepted))
+        if inspect.isawaitable(first):
+            # Nothing was recorded, and an awaitable is true.
+            if inspect.iscoroutine(first):
+                first.close()
+            raise TypeError("the record is one of asyncio: use accept_async")
+        return self._judge(accepted, first)
+
+    async def accept_async(self, text: str) -> Pass:
+        """The same in asyncio. A fetch of the keys, and a record that is no function of asyncio, run in a thread."""
+        unverified = Unverified.read(text)
+        if self._keys.is_ready(unverified.kid):
+            accepted = self._verify(unverified)
+        else:
+            accepted = await asyncio.to_thread(self._verify, unverified)
+        with _RecordAway():
+            if isinstance(self._spend, Memory) or inspect.iscoroutinefunction(self._spend):
+                first = self._spend(*self._entry(accepted))
+            else:
+                first = await asyncio.to_thread(self._spend, *self._entry(accepted))
+            if inspect.isawaitable(first):
+                first = await first
+        return self._judge(accepted, first)
+
+    @staticmethod
+    def bearer(authorization: str | None) -> str:
+        """The pass of `Authorization: Bearer …`. Raises `Refusal`."""
+        found = re.fullmatch(r"(?i:bearer) +(\S+)", authorization or "")
+        if not found:
+            raise Refusal("no_pass")
+        return found[1]
+
+    def _verify(self, unverified: Unverified) -> Pass:
+        return unverified.verify(self._keys.find(unverified.kid), self._audience, self._zone, self._now_s())
+
+    @staticmethod
+    def _entry(accepted: Pass) -> tuple[str, int]:
+        return f"weir:spent:{accepted.jti}", math.ceil(accepted.exp) + LEEWAY_S + KEPT_S
+
+    @staticmethod
+    def _judge(accepted: Pass, first: object) -> Pass:
+        if not first:
+            raise Refusal("spent")
+        return accepted
+
+
+class _RecordAway:
+    """Turns a failure of the record into a refusal."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, fault: BaseException | None, __: object) -> None:
+        if isinstance(fault, Exception):
+            raise Refusal("record_away") from fault
