@@ -258,7 +258,8 @@ export class Place {
     if (run.isOver) return 0;
     if (this.#kept) {
       const streamed = this.#mayStream() ? await this.#followAlone(run, this.#kept.token) : "taken";
-      if (typeof streamed === "number" || run.isOver) return Number(streamed) || 0;
+      if (run.isOver) return 0;
+      if (typeof streamed === "number") return streamed;
       return this.#take(run, await this.#ask(run, "entry"));
     }
     // Two tabs that are opened together take one place together.
@@ -274,23 +275,18 @@ export class Place {
     const token = this.#kept?.token;
     // Whoever ends a first `wait` loses its reply, and with it a place. So it goes on, and `#take` keeps or gives up what it brings.
     const life = call === "wait" ? null : run.signal;
-    const { address, request } = this.#post(call, { zoneId: this.#zone, token });
-    return this.#within(life, request, async () => {
-      const reply = await this.#platform.fetch(address, request);
+    return this.#post(call, token, life, async (reply) => {
       if (!reply.ok) throw await problemOfReply(reply);
       return answerOf(await jsonOf(reply));
     });
   }
 
-  #post(call: string, body: object): { address: string; request: Request & { limit: AbortController } } {
+  /** Makes a call and reads its reply. It fails when it takes too long, or when `life` ends, also where `fetch` ignores its signal. */
+  #post<T>(call: string, token: string | undefined, life: AbortSignal | null, read: (reply: Reply) => Promise<T>): Promise<T> {
     const limit = new AbortController();
     const headers = { "content-type": "application/json" };
-    const request = { method: "POST" as const, headers, body: JSON.stringify(body), signal: limit.signal, cache: "no-store" as const, limit };
-    return { address: `${this.#server}traffic/${call}`, request };
-  }
-
-  /** Runs a call. It fails when it takes too long, or when `life` ends, also where `fetch` does not obey its signal. */
-  #within<T>(life: AbortSignal | null, { limit }: { limit: AbortController }, call: () => Promise<T>): Promise<T> {
+    const body = JSON.stringify({ zoneId: this.#zone, token });
+    const request: Request = { method: "POST", headers, body, signal: limit.signal, cache: "no-store" };
     return new Promise<T>((done, fail) => {
       const abort = () => {
         limit.abort();
@@ -298,12 +294,11 @@ export class Place {
       };
       const cancel = this.#platform.timer(SLOWEST_MS, abort);
       life?.addEventListener("abort", abort);
-      call()
-        .then(done, fail)
-        .finally(() => {
-          cancel();
-          life?.removeEventListener("abort", abort);
-        });
+      const reply = this.#platform.fetch(`${this.#server}traffic/${call}`, request);
+      reply.then(read).then(done, fail).finally(() => {
+        cancel();
+        life?.removeEventListener("abort", abort);
+      });
     });
   }
 
@@ -583,12 +578,11 @@ export class Place {
   }
 
   #giveUp(token: string): void {
-    const body = { zoneId: this.#zone, token };
     // A text needs no permission of another origin first.
-    if (this.#platform.beacon?.(`${this.#server}traffic/leave`, JSON.stringify(body))) return;
-    const { address, request } = this.#post("leave", body);
+    const text = JSON.stringify({ zoneId: this.#zone, token });
+    if (this.#platform.beacon?.(`${this.#server}traffic/leave`, text)) return;
     // If this is lost, the place is free after the zone's idle time.
-    this.#within(null, request, async (): Promise<Reply> => this.#platform.fetch(address, request)).catch(() => {});
+    this.#post("leave", token, null, async () => {}).catch(() => {});
   }
 }
 

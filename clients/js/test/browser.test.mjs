@@ -80,7 +80,8 @@ test("without locks, tabs that are opened together take one place", async (t) =>
 test("without storage and channels, the place lasts as long as the page", async (t) => {
   const weir = await Weir.start(t, { config: held });
   const refuse = "{ get() { throw new DOMException('blocked', 'SecurityError'); } }";
-  const script = `Object.defineProperty(globalThis, 'localStorage', ${refuse}); Object.defineProperty(globalThis, 'BroadcastChannel', ${refuse});`;
+  const refused = (name) => `Object.defineProperty(globalThis, '${name}', ${refuse});`;
+  const script = refused("localStorage") + refused("BroadcastChannel");
   const { made, tab } = await app(t, weir, script);
   const at = await tab();
   await rank_is(at, 1);
