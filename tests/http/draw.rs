@@ -213,6 +213,14 @@ pub(crate) fn the_order_of_a_pre_queue_is_drawn() {
     eventually("the order is drawn", || {
         Some(weir.get("/draws/Z/sale/record")).filter(|reply| reply.status == 200)
     });
+    for change in [json!({ "events": [drawn(300)] }), json!({ "events": null })] {
+        let (status, problem) = patch(&weir, &change);
+        assert_eq!((status, &problem["code"]), (422, &"out_of_range".into()), "{problem}");
+        assert!(
+            problem["detail"].as_str().is_some_and(|detail| detail.contains("its list is frozen")),
+            "{problem}"
+        );
+    }
     weir.kill_and_restart();
 
     let entered = enter_all(&[&weir], tokens.iter().chain(&late));

@@ -146,6 +146,21 @@ impl Lots {
         }
     }
 
+    /// The number that a ticket had before the deal, if this draw gave it its number.
+    #[must_use]
+    pub fn origin(&self, number: u64) -> Option<u64> {
+        if !self.drawn().has(number) {
+            return None;
+        }
+        if let Some(after) = number.checked_sub(self.later()) {
+            return Some(self.frozen + after);
+        }
+        let position = u32::try_from(number - self.from).ok()?;
+        let place = self.positions.iter().position(|of| *of == position)?;
+        let segment = self.segments.get(place / SEGMENT_TICKETS)?;
+        Some(segment * SEGMENT + (place % SEGMENT_TICKETS) as u64)
+    }
+
     /// How a line is dealt anew in which `census` found who waits.
     #[must_use]
     pub fn deal(&self, census: &Census) -> Deal {
@@ -204,6 +219,10 @@ mod tests {
         assert_eq!(lots.number(7 * SEGMENT + 9), Some(first_later + 5));
         assert_eq!(lots.number(from - 1).map(|last| last < end), Some(true));
         assert_eq!((lots.number(from), lots.number(end + 3)), (Some(from), Some(end + 3)), "once is enough");
+        for seq in [3, 5, 7 * SEGMENT, 7 * SEGMENT + 1, 7 * SEGMENT + 4, from - 1] {
+            assert_eq!(lots.number(seq).and_then(|number| lots.origin(number)), Some(seq), "and back");
+        }
+        assert_eq!([from - 1, from + 4, end].map(|number| lots.origin(number)), [None; 3]);
         assert_eq!((lots.place(5), lots.place(7 * SEGMENT + 1)), (Some(5), Some(65_537)));
         assert_eq!((lots.place(7 * SEGMENT + 4), lots.place(SEGMENT)), (None, None));
     }

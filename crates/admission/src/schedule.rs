@@ -181,6 +181,12 @@ pub enum ScheduleFault {
     /// Two events overlap.
     #[error("event {1} has its pre-queue from {2} on, and event {0} ends only at {3}")]
     Overlap(ZoneId, ZoneId, Moment, Moment),
+    /// The list of the event's draw is frozen, and the change would make another event of it.
+    #[error(
+        "event {0} has begun, and its list is frozen and published: its begins and its order stay, and it stays until it ends; set mode = \
+         hold to stop entries, or an earlier ends to end it"
+    )]
+    Frozen(ZoneId),
     /// A number of the event does not fit the zone's policy.
     #[error("event {0}: {1}")]
     Policy(ZoneId, PolicyFault),
@@ -280,6 +286,24 @@ impl Schedule {
     #[must_use]
     pub fn next_prequeue_s(&self, unix_s: u64) -> Option<u64> {
         self.0.iter().map(|event| u64::from(event.prequeue_from.unix_s)).find(|from| *from > unix_s)
+    }
+
+    /// Checks that `new` leaves the draws of this schedule as they are whose lists are frozen at `unix_s`, in seconds since 1970.
+    ///
+    /// # Errors
+    /// [`ScheduleFault::Frozen`] for the first event of which that is not so.
+    pub fn check_frozen(&self, new: &Self, unix_s: u64) -> Result<(), ScheduleFault> {
+        let is_frozen = |event: &&Event| {
+            event.draw.is_some() && (event.begins.unix_s.into()..event.ends.unix_s.into()).contains(&unix_s)
+        };
+        let stays = |old: &Event| {
+            let new = new.get(old.id.as_str());
+            new.is_some_and(|new| new.begins.unix_s == old.begins.unix_s && new.draw.is_some())
+        };
+        match self.0.iter().filter(is_frozen).find(|event| !stays(event)) {
+            Some(event) => Err(ScheduleFault::Frozen(event.id.clone())),
+            None => Ok(()),
+        }
     }
 
     /// What is different in `new`, one text for each event.
@@ -579,6 +603,29 @@ pub(crate) mod tests {
         let many =
             (0..33).map(|at| Event { id: ZoneId::parse(&format!("e{at}")).expect("a name"), ..one.clone() });
         assert!(refused(many.collect()).starts_with("there are 33 events, and 32 are the most"));
+    }
+
+    #[test]
+    fn a_draw_whose_list_is_frozen_stays() {
+        let schedule = |events| Schedule::new(events, &Policy::default()).expect("a schedule");
+        let old = schedule(vec![drawn(Randomness::Drand, DrawFallback::Wait)]);
+        let begun_s = u64::from(old.events()[0].begins.unix_s());
+        let frozen = Err(ScheduleFault::Frozen(old.events()[0].id.clone()));
+        let event = drawn(Randomness::Drand, DrawFallback::Wait);
+        let later = Event { begins: moment("2026-12-01T09:05[Europe/Berlin]"), ..event.clone() };
+        let changes = [vec![], vec![later], vec![sale()]].map(schedule);
+        for new in &changes {
+            assert_eq!(old.check_frozen(new, begun_s - 1), Ok(()), "before it begins");
+            assert_eq!(old.check_frozen(new, begun_s), frozen);
+            assert_eq!(old.check_frozen(new, at("2026-12-01T11:00:00Z")), Ok(()), "when it is over");
+        }
+        let shorter = Event { ends: moment("2026-12-01T10:00:00Z"), admit_per_minute: Some(5), ..event };
+        assert_eq!(old.check_frozen(&schedule(vec![shorter]), begun_s), Ok(()));
+        assert_eq!(
+            schedule(vec![sale()]).check_frozen(&Schedule::default(), begun_s),
+            Ok(()),
+            "it has no draw"
+        );
     }
 
     #[test]

@@ -33,6 +33,9 @@ const TICK: Duration = Duration::from_millis(200);
 /// How often a draw that waits for something is looked for in the store again, so that all servers have it and a lost one is given back.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// How often the store is asked for the record of an event whose draw is not due: it may have been held before this server started.
+const LOOK_FOR_OLD: Duration = Duration::from_secs(5);
+
 /// How long after the freeze the announced round of drand comes at the earliest, in seconds. Everybody can have the checkpoint by then.
 const ROUND_AFTER_S: u64 = 4;
 
@@ -59,6 +62,10 @@ enum Fault {
     Lots(#[from] admission::LotsFault),
     #[error("what is kept of it cannot be read: {0}")]
     Kept(String),
+    #[error(
+        "the state of the zone was lost a moment ago; the list is frozen once everybody had the time to show the own place, an idle time after that"
+    )]
+    Unsettled,
     #[error("no relay of drand has round {0} yet: {1}")]
     NoRound(u64, String),
 }
@@ -91,6 +98,8 @@ pub struct Draws {
     gate: Arc<Gate<AnyStore>>,
     settings: DrawSettings,
     known: Mutex<HashMap<Key, Known>>,
+    /// When the store was asked last for the record of a draw that is not due.
+    asked: Mutex<HashMap<Key, Instant>>,
     /// What was logged last, so that a trouble is logged once.
     troubles: Mutex<HashMap<Key, String>>,
 }
@@ -103,7 +112,13 @@ impl Draws {
     /// Draws of the zones that `gate` serves.
     #[must_use]
     pub fn new(gate: Arc<Gate<AnyStore>>, settings: DrawSettings) -> Arc<Self> {
-        Arc::new(Self { gate, settings, known: Mutex::default(), troubles: Mutex::default() })
+        Arc::new(Self {
+            gate,
+            settings,
+            known: Mutex::default(),
+            asked: Mutex::default(),
+            troubles: Mutex::default(),
+        })
     }
 
     /// Holds each draw that is due, until it is dropped.
@@ -132,6 +147,7 @@ impl Draws {
             let is_there =
                 |key: &Key| draws.iter().any(|draw| draw.zone == key.0 && draw.event.draw_number() == key.1);
             lock(&self.known).retain(|key, _| is_there(key));
+            lock(&self.asked).retain(|key, _| is_there(key));
         }
     }
 
@@ -163,7 +179,7 @@ impl Draws {
     pub fn receipt(&self, zone: &ZoneId, event: &Event, seq: u64) -> Option<Receipt> {
         let kept = self.kept(zone, event)?;
         let lots = self.gate.lots(zone, event.draw_number())?;
-        kept.receipt(&lots, seq)
+        kept.receipt(&lots, self.gate.number_before(zone, &lots, seq))
     }
 
     /// An operator states the value that decides a draw, or that the announced randomness did not come (`None`).
@@ -228,6 +244,13 @@ impl Draws {
             }
             return self.keep(key, Kept::clone(&kept)).await.map(Some);
         }
+        if !draw.is_due {
+            let mut asked = lock(&self.asked);
+            if asked.get(key).is_some_and(|at| at.elapsed() < LOOK_FOR_OLD) {
+                return Ok(None);
+            }
+            asked.insert(key.clone(), Instant::now());
+        }
         if let Some(bytes) = self.gate.keep_draw(&draw.zone, key.1, None).await? {
             return self.note(key, &bytes).map(Some);
         }
@@ -236,8 +259,7 @@ impl Draws {
         }
         let census = self.gate.census(&draw.zone).await?;
         if census.settled_ms > census.now_ms || census.is_recovering {
-            // The state was lost a moment ago. Everybody gets the time to show the own place.
-            return Ok(None);
+            return Err(Fault::Unsettled);
         }
         let frozen = self.freeze(draw, &census)?;
         tracing::info!(
@@ -266,7 +288,8 @@ impl Draws {
             event: draw.event.id.to_string(),
             zone: draw.zone.to_string(),
             frozen_unix_s: now_s,
-            start_unix_s: draw.event.opens_s().into(),
+            // After a loss, the list is frozen late.
+            start_unix_s: u64::from(draw.event.opens_s()).max(now_s),
             announced,
             fallback,
         };

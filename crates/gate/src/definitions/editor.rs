@@ -90,6 +90,22 @@ impl<S: Store> ZoneEditor<S> {
         self.changed.notified().await;
     }
 
+    /// Checks a definition that is to replace that of a zone; `None` deletes the zone.
+    ///
+    /// # Errors
+    /// [`DefineError::OutOfRange`], [`DefineError::Schedule`].
+    pub fn check(&self, zone: &ZoneId, new: Option<&Definition>) -> Result<(), DefineError> {
+        let Some(definition) = new else { return Ok(()) };
+        definition.policy.check()?;
+        // The policy may have changed under the events.
+        let events = definition.schedule.events().to_vec();
+        Schedule::new(events, &definition.policy).map_err(DefineError::Schedule)?;
+        if let (Some(now), Some(unix_s)) = (self.get(zone.as_str()), self.gate.schedule_s(zone.as_str())) {
+            now.schedule.check_frozen(&definition.schedule, unix_s).map_err(DefineError::Schedule)?;
+        }
+        Ok(())
+    }
+
     /// Defines a zone anew, or deletes it where `new` is none, if it is as expected. The change is in force here on
     /// return, or as soon as the zone's store answers. A change that was begun is finished and reported even if the caller
     /// goes away.
@@ -103,16 +119,10 @@ impl<S: Store> ZoneEditor<S> {
         expected: Expected,
         new: Option<Definition>,
     ) -> Result<Change, DefineError> {
-        match &new {
-            Some(definition) => {
-                definition.policy.check()?;
-                // The policy may have changed under the events.
-                let events = definition.schedule.events().to_vec();
-                Schedule::new(events, &definition.policy).map_err(DefineError::Schedule)?;
-            }
-            None if expected == Expected::Absent => return Err(DefineError::UnknownZone),
-            None => {}
+        if new.is_none() && expected == Expected::Absent {
+            return Err(DefineError::UnknownZone);
         }
+        self.check(zone, new.as_ref())?;
         let (editor, zone) = (Arc::clone(self), zone.clone());
         let change = tokio::spawn(async move {
             match &editor.keeper {

@@ -15,7 +15,7 @@ pub struct ZoneDraw {
     pub zone: ZoneId,
     /// The event.
     pub event: Event,
-    /// Whether the policy in force waits for this draw.
+    /// Whether the event has begun, and the policy in force waits for this draw.
     pub is_due: bool,
     /// Whether the line is dealt by it.
     pub is_dealt: bool,
@@ -26,7 +26,7 @@ pub struct ZoneDraw {
 }
 
 impl<S: Store> Gate<S> {
-    /// The draws of all zones whose events have begun, by the clocks of the zones.
+    /// The draws of all events, due or not.
     #[must_use]
     pub fn draws(&self) -> Vec<ZoneDraw> {
         let mut all = Vec::new();
@@ -35,13 +35,14 @@ impl<S: Store> Gate<S> {
             let unix_ms = room.unix_ms_now().unwrap_or_else(store::unix_ms);
             for event in definition.schedule.events() {
                 let draw = event.draw_number();
-                if draw == 0 || unix_ms < u64::from(event.begins.unix_s()) * 1_000 {
+                if draw == 0 {
                     continue;
                 }
+                let has_begun = unix_ms >= u64::from(event.begins.unix_s()) * 1_000;
                 all.push(ZoneDraw {
                     zone: room.zone.clone(),
                     event: event.clone(),
-                    is_due: policy.opens_at.draw == draw && drawn.draw != draw,
+                    is_due: has_begun && policy.opens_at.draw == draw && drawn.draw != draw,
                     is_dealt: drawn.draw == draw,
                     is_known: room.lots(draw).is_some(),
                     unix_ms,
@@ -92,6 +93,14 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn lots(&self, zone: &ZoneId, draw: u32) -> Option<Arc<Lots>> {
         self.rooms.load().get(zone)?.lots(draw)
+    }
+
+    /// The number that a ticket had when this draw's list was frozen: later draws gave it others.
+    #[must_use]
+    pub fn number_before(&self, zone: &ZoneId, lots: &Lots, seq: u64) -> u64 {
+        let rooms = self.rooms.load();
+        let later = rooms.get(zone).map(|room| room.lots_after(lots)).unwrap_or_default();
+        later.iter().rev().fold(seq, |seq, later| later.origin(seq).unwrap_or(seq))
     }
 
     /// By which draw a zone's line was dealt last, as of the view in use.

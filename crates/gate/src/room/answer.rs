@@ -23,8 +23,9 @@ impl<L: Line> Room<L> {
         if let Some(reply) = self.reply_to_fail_open_ticket(&ticket) {
             return reply;
         }
-        let Lot::Ticket(ticket) = self.lot_of(ticket, self.drawn()) else {
-            return Ok(self.reply_without_number(ticket));
+        let given = ticket;
+        let Lot::Ticket(ticket) = self.lot_of(given, self.drawn()) else {
+            return Ok(self.reply_without_number(given));
         };
         if let Some(reply) = self.admit_without_store(Some(ticket)).or_else(|| self.poll_from_view(ticket)) {
             return Ok(reply);
@@ -49,6 +50,14 @@ impl<L: Line> Room<L> {
             {
                 self.order_renewal();
                 Ok(self.reply_without_number(ticket))
+            }
+            // Between the freeze and the draw, an operator may have let people in by the numbers that they had.
+            Ok(ClaimOutcome { verdict: Verdict::Gone, .. })
+                if ticket != given
+                    && let Ok(ClaimOutcome { verdict: verdict @ Verdict::Entered(_), at_ms, .. }) =
+                        self.ask_to_enter(given).await =>
+            {
+                self.reply(given, verdict, at_ms)
             }
             Ok(ClaimOutcome { verdict, at_ms, .. }) => {
                 if verdict == Verdict::Gone {

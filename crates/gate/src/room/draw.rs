@@ -89,6 +89,12 @@ impl<L: Line> Room<L> {
         self.lots.load().iter().find(|lots| lots.drawn().draw == draw).cloned()
     }
 
+    /// The lots of later draws, in the order of their numbers.
+    pub(crate) fn lots_after(&self, lots: &Lots) -> Vec<Arc<Lots>> {
+        let from = lots.drawn().from;
+        self.lots.load().iter().filter(|other| other.drawn().from > from).cloned().collect()
+    }
+
     /// Lists who waits.
     pub(crate) async fn census(&self) -> Result<Census, StoreError> {
         self.line.census().await

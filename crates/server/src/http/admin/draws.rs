@@ -67,8 +67,12 @@ pub(super) async fn state(
     let event = (state.draws.event(zone.as_str(), &event))
         .ok_or_else(|| no_draw("the zone has no event of this name whose order is drawn"))?;
     state.draws.state(&zone, &event, value.as_deref()).await.map_err(|why| match why {
-        NotStated::NotFrozen => no_draw("its list is not frozen yet: that happens when the event begins"),
-        NotStated::NotAsked => DRAW_DECIDED.into(),
+        NotStated::NotFrozen => no_draw("its list is not frozen yet: that happens when the event begins, or, if the store lost the state, when everybody had the time to show the own place"),
+        NotStated::NotAsked => Problem::new(
+            DRAW_DECIDED,
+            "what decides it is there already, or the event asks for no such statement: `value` belongs to randomness = stated, and `missing` \
+             to fallback = arrival",
+        ),
         NotStated::Wrong(why) => Problem::new(OUT_OF_RANGE, why),
         NotStated::Away(why) => Problem::new(STORE_AWAY, why.to_string()).retry_after(1),
     })?;

@@ -298,6 +298,7 @@ async fn set(
         }
         let after = new(&now)?;
         let before = state.gate.operator_view(zone.as_str());
+        state.editor.check(&zone, after.as_ref()).map_err(|error| state.problem(&zone, error))?;
         if dry_run {
             let change = Change { before: Some(now), after };
             return Ok(state.change_reply(&zone, &change, before.as_ref(), true));
