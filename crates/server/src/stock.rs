@@ -1,7 +1,7 @@
 //! What is left in the zones, as people who wait are told it: `docs/operate/stock.md` says what operators can set.
 //!
 //! Each change makes the bytes that polls get, once. A poll finds its zone's bytes without a lock, and copies them. With a store in
-//! Redis, its cell keeps what was set, beside the register ([`shared`]); otherwise it is a file in the data directory ([`file`]).
+//! Redis, its cell keeps what was set, beside the register (`shared`); otherwise it is a file in the data directory (`file`).
 //! Invariants: nothing here decides who enters, when, or which wait is told. A zone without stock costs a poll one look into a map. Of
 //! changes that are made at the same time, each is based on the one before it.
 
