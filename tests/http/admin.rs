@@ -60,6 +60,7 @@ const ROUTES: &[(&str, &str, &str, Option<&str>)] = &[
     ("DELETE", "/admin/v1/zones/{id}", "admin", None),
     ("GET", "/admin/v1/zones/{id}/stats", "viewer", None),
     ("POST", "/admin/v1/zones/{id}/leave", "operator", Some(r#"{"jti":"Z/00000001/1"}"#)),
+    ("POST", "/admin/v1/zones/{id}/draws/{event}", "operator", Some(r#"{"missing":true}"#)),
     ("GET", "/admin/v1/zones/{id}/stock", "viewer", None),
     ("PUT", "/admin/v1/zones/{id}/stock", "operator", Some(r#"{"tiers":[]}"#)),
     ("PATCH", "/admin/v1/zones/{id}/stock", "operator", Some(r#"{"remaining":{}}"#)),
@@ -104,7 +105,8 @@ pub(crate) fn roles_and_routes() {
     let shop = format!("Bearer {}", of_shop.0);
     for (method, route, needed, body) in ROUTES {
         let is_change = *method != "GET" && route.contains("zones");
-        let path = route.replace("{id}", "Z") + if is_change { "?dry_run=true" } else { "" };
+        let path = route.replace("{id}", "Z").replace("{event}", "sale")
+            + if is_change { "?dry_run=true" } else { "" };
         for token in [None, Some(&forged)] {
             let bearer = token.map(|token| format!("Bearer {token}"));
             let headers: Vec<_> = bearer.iter().map(|bearer| ("Authorization", bearer.as_str())).collect();
@@ -124,8 +126,12 @@ pub(crate) fn roles_and_routes() {
             if had < needed {
                 assert_eq!((reply.status, reply.problem().as_str()), (403, "forbidden"), "{what}");
             } else {
-                // No such entry is inside.
-                let allowed = if route.ends_with("/leave") { 409 } else { 200 };
+                // No such entry is inside, and the zone has no draw.
+                let allowed = match route.rsplit('/').next() {
+                    Some("leave") => 409,
+                    Some("{event}") => 404,
+                    _ => 200,
+                };
                 assert_eq!(reply.status, allowed, "{what}");
             }
             let from_elsewhere = [headers[0], headers[1], ("Origin", "http://evil.example")];

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     app::body,
+    audit::{self, audited},
     client::Reply,
     clock::eventually,
     events::{in_s, patch},
@@ -166,7 +167,7 @@ fn assert_order_of(entered: &[usize], receipts: &[Value]) {
 /// Everybody who waits at the start gets a position by lot, and people enter in that order. Whoever came later stands behind, and whoever
 /// left has no position. A kill of the server changes nothing, and anybody can verify the record and each receipt.
 pub(crate) fn the_order_of_a_pre_queue_is_drawn() {
-    let mut weir = Setup::zone(150, "").start();
+    let (mut weir, log) = audited(&zone("Z", 150, ""));
     let (status, changed) = patch(&weir, &json!({ "events": [drawn(5)] }));
     assert_eq!(status, 200, "{changed}");
     let join = |weir: &Weir| weir.post("/traffic/wait", &body("Z", None)).json();
@@ -210,9 +211,19 @@ pub(crate) fn the_order_of_a_pre_queue_is_drawn() {
     });
     told.sort_unstable();
     assert_eq!(told, ["200", "draw_decided", "draw_decided", "draw_decided"], "there is one draw");
-    eventually("the order is drawn", || {
+    let statements = eventually("the statement is in the audit log", || {
+        Some(audit::told(&log, "stated")).filter(|lines| !lines.is_empty())
+    });
+    let published = eventually("the value is published", || {
         Some(weir.get("/draws/Z/sale/record")).filter(|reply| reply.status == 200)
     });
+    let published = published.json()["randomness"]["statement"].as_str().expect("a statement").to_owned();
+    let statement = &statements[0];
+    assert_eq!(statements.len(), 1, "{statements:?}");
+    let value = statement["value"].as_str().expect("a value");
+    assert!(published.contains(&format!("\nvalue {value}\n")), "{published}: {statement}");
+    let about = ["zone", "draw", "name", "role", "from"].map(|field| statement[field].as_str());
+    assert_eq!(about, ["Z", "sale", "local", "admin", "127.0.0.1"].map(Some));
     for change in [json!({ "events": [drawn(300)] }), json!({ "events": null })] {
         let (status, problem) = patch(&weir, &change);
         assert_eq!((status, &problem["code"]), (422, &"out_of_range".into()), "{problem}");

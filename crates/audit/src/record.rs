@@ -63,6 +63,8 @@ pub(super) enum Event<'a> {
     Rule(&'a RuleRecord),
     /// An operator ended a visit.
     Left(&'a LeftRecord),
+    /// An operator stated what decides a draw.
+    Stated(&'a StatedRecord),
     /// An operator took this server out of service, or put it back.
     Drain(&'a DrainRecord),
     /// Another policy is in force.
@@ -193,6 +195,23 @@ pub(super) struct LeftRecord {
     /// The author's role.
     pub(super) role: String,
     /// The author's address; null if the order did not come over the network.
+    pub(super) from: Option<IpAddr>,
+}
+
+/// An operator's statement of what decides a draw.
+#[derive(Debug, Serialize)]
+pub(super) struct StatedRecord {
+    #[serde(serialize_with = "zone_name")]
+    pub(super) zone: ZoneId,
+    /// The id of the event whose order is drawn.
+    pub(super) draw: String,
+    /// What the announced source gave; null if it gave nothing.
+    pub(super) value: Option<String>,
+    /// The author's name.
+    pub(super) name: String,
+    /// The author's role.
+    pub(super) role: String,
+    /// The author's address; null if the statement did not come over the network.
     pub(super) from: Option<IpAddr>,
 }
 

@@ -15,7 +15,9 @@ use serde_json::Value;
 use store::unix_ms;
 use tokio::sync::{mpsc, oneshot};
 
-use super::record::{ChangeRecord, DrainRecord, LeftRecord, RoutesRecord, RuleRecord, StockRecord, raw};
+use super::record::{
+    ChangeRecord, DrainRecord, LeftRecord, RoutesRecord, RuleRecord, StatedRecord, StockRecord, raw,
+};
 use crate::chain::Head;
 
 /// The most changes that wait for the log, for example while its disk is full. Operators make a few changes a minute; one
@@ -49,6 +51,7 @@ pub(super) enum Changed {
     /// Whoever wrote it is told which line has it.
     Rule(RuleRecord, oneshot::Sender<Head>),
     Left(LeftRecord),
+    Stated(StatedRecord),
     Drain(DrainRecord),
 }
 
@@ -161,6 +164,26 @@ impl Recorder {
         tracing::info!(target: "audit", %zone, epoch, seq, name, role, from = from_text, "an operator ended a visit");
         let (zone, name, role, from) = (zone.clone(), name.clone(), role.clone(), *from);
         self.send(Changed::Left(LeftRecord { zone, epoch, seq, name, role, from }));
+    }
+
+    /// Records that an operator stated what decides the draw of event `draw`: the value, or none if the announced source gave none. Does
+    /// not wait.
+    pub fn write_stated(&self, author: &Author, zone: &ZoneId, draw: &str, value: Option<&str>) {
+        let Author { name, role, from } = author;
+        let from_text = from.map_or_else(String::new, |from| from.to_string());
+        tracing::info!(
+            target: "audit",
+            %zone,
+            draw,
+            value,
+            name,
+            role,
+            from = from_text,
+            "an operator stated what decides a draw"
+        );
+        let (draw, value) = (draw.to_owned(), value.map(str::to_owned));
+        let (zone, name, role, from) = (zone.clone(), name.clone(), role.clone(), *from);
+        self.send(Changed::Stated(StatedRecord { zone, draw, value, name, role, from }));
     }
 
     /// Records that an operator took this server out of service, or put it back. Does not wait.

@@ -113,6 +113,7 @@ impl Writer {
             Changed::Stock(record) => Event::Stock(record),
             Changed::Rule(record, _) => Event::Rule(record),
             Changed::Left(record) => Event::Left(record),
+            Changed::Stated(record) => Event::Stated(record),
             Changed::Drain(record) => Event::Drain(record),
         };
         self.log.add(&Record { at_ms: change.at_ms, event });

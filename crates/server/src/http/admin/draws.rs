@@ -76,8 +76,7 @@ pub(super) async fn state(
         NotStated::Wrong(why) => Problem::new(OUT_OF_RANGE, why),
         NotStated::Away(why) => Problem::new(STORE_AWAY, why.to_string()).retry_after(1),
     })?;
-    let (name, role) = (&author.name, &author.role);
-    tracing::info!(target: "audit", %zone, event = %event.id, name, role, value, "an operator stated what decides a draw");
+    state.recorder.write_stated(&author, &zone, event.id.as_str(), value.as_deref());
     let missing = value.is_none().then_some(true);
     Ok(Json::ok(StatedShape { value, missing }))
 }
