@@ -17,7 +17,7 @@
 //! | [`stream`] | server-sent events, and the streams of waiting users |
 //! | [`wait`], [`console`], `asset` | pages and files |
 //! | `reply` | the JSON of replies to polls |
-//! | `stock_shape` | a tier of what is left, for the documents of both APIs |
+//! | `stock_shape`, `draw_path` | a tier of what is left, for the documents of both APIs; a draw that a path of either names |
 //! | [`request`], `query`, `body` | reading requests: the JSON of polls, the fields of a query, bodies with their limits |
 //! | `origin`, [`cors`] | whose pages may take and leave places, and read replies |
 //! | `health` | whether the server runs and is ready |
@@ -35,6 +35,7 @@ pub mod clients;
 pub mod console;
 pub mod context;
 pub mod cors;
+mod draw_path;
 mod endpoint;
 pub mod grpc;
 mod health;

@@ -34,6 +34,7 @@ pub mod config;
 pub mod draws;
 pub mod failure;
 pub mod fanout;
+mod fields;
 pub mod http;
 pub mod keys;
 mod load;

@@ -169,6 +169,12 @@ impl Stocks {
         self.load().get(zone).cloned()
     }
 
+    /// What was set for a zone; nothing if nothing was.
+    #[must_use]
+    pub fn stock_of(&self, zone: &ZoneId) -> Stock {
+        self.load().get(zone).map(|known| known.stock.clone()).unwrap_or_default()
+    }
+
     /// Takes in what all cells have that answer, before the first poll is answered: otherwise a server that has just started would tell
     /// nothing for a moment.
     pub async fn look(&self) {

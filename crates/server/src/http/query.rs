@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use form_urlencoded::parse;
 
-use super::problem::{Problem, UNKNOWN_FIELD, WRONG_TYPE};
+use super::problem::{MISSING_FIELD, Problem, UNKNOWN_FIELD, WRONG_TYPE};
+use crate::fields::shown;
 
 /// What happens to a field of a query whose name is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +31,19 @@ pub(super) fn fields<'a, const N: usize>(
             if others == Others::Ignored {
                 continue;
             }
-            let shown: String = name.chars().take(64).collect();
-            return Err(Problem::new(UNKNOWN_FIELD, format!("`{shown}`, in the address")));
+            return Err(Problem::new(UNKNOWN_FIELD, format!("`{}`, in the address", shown(&name))));
         };
         if found[at].replace(value).is_some() {
             return Err(Problem::new(WRONG_TYPE, format!("`{name}` is there twice, in the address")));
         }
     }
     Ok(found)
+}
+
+/// A field of a query that must be there.
+///
+/// # Errors
+/// It is missing.
+pub(super) fn needed<'a>(field: Option<Cow<'a, str>>, name: &str) -> Result<Cow<'a, str>, Problem> {
+    field.ok_or_else(|| Problem::new(MISSING_FIELD, format!("`{name}`, in the address")))
 }

@@ -8,7 +8,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::problem::{MALFORMED_JSON, MISSING_FIELD, Problem, WRONG_TYPE};
+use super::problem::{MALFORMED_JSON, Problem, WRONG_TYPE};
+use crate::fields::{missing, wrong};
 
 /// A call of an app.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,14 +66,14 @@ fn explain(body: &[u8], entry: bool) -> Problem {
             _ => continue,
         };
         if !(value.is_string() || value.is_null() && may_be_null) {
-            return Problem::new(WRONG_TYPE, format!("`{name}` must be a string"));
+            return wrong(name, "a string");
         }
     }
     match ["zoneId", "token"]
         .into_iter()
         .find(|name| !fields.contains_key(*name) && (entry || *name == "zoneId"))
     {
-        Some(name) => Problem::new(MISSING_FIELD, format!("`{name}`")),
+        Some(name) => missing(name),
         None => Problem::new(MALFORMED_JSON, "a field is there twice"),
     }
 }

@@ -31,27 +31,6 @@ pub use seen::{SeenFault, SeenRule, SeenRules};
 
 const CACHING: HeaderValue = HeaderValue::from_static("public, max-age=5");
 
-/// By what people are ordered.
-///
-/// A draw of a zone gets its place here: its words in [`words`], and in [`rule`] what fixes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
-    /// The order in which they took their places.
-    Arrival,
-}
-
-impl Order {
-    fn of(_definition: &Definition) -> Self {
-        Self::Arrival
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Self::Arrival => "arrival",
-        }
-    }
-}
-
 /// What lets requests of a zone's site through without the zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Bypasses {
@@ -94,7 +73,8 @@ fn rule(definition: &Definition, bypasses: Bypasses) -> Value {
         })
     };
     json!({
-        "order": Order::of(definition).word(),
+        // An event may have another one.
+        "order": "arrival",
         "mode": policy.mode.word(),
         "admitPerMinute": policy.admit_per_minute,
         "subWindows": policy.sub_windows,

@@ -4,12 +4,13 @@
 //! refused by the name of the field.
 
 use admission::{Amount, Label, NoticeFault, Price, Stock, StockFault, Tier, TierId};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use store::redis::stock::STOCK_LEN_MAX;
 
-use crate::problem::{MISSING_FIELD, OUT_OF_RANGE, Problem, UNKNOWN_FIELD, WRONG_TYPE};
-
-type Object = Map<String, Value>;
+use crate::{
+    fields::{Object, missing, rest, shown, wrong},
+    problem::{OUT_OF_RANGE, Problem, UNKNOWN_FIELD, WRONG_TYPE},
+};
 
 /// The length of [`texts_tag`], in hexadecimal digits.
 const TAG_LEN: usize = 12;
@@ -23,7 +24,7 @@ pub fn stock(value: Value) -> Result<Stock, Problem> {
     let Some(Value::Array(tiers)) = fields.remove("tiers") else {
         return Err(wrong("tiers", "a list, which may be empty"));
     };
-    none_left(&fields, "")?;
+    rest(&fields, "")?;
     let tiers: Result<_, _> =
         tiers.into_iter().enumerate().map(|(at, tier)| read_tier(tier, &format!("tiers.{at}"))).collect();
     let stock = Stock::new(tiers?).map_err(|fault| match fault {
@@ -45,7 +46,7 @@ pub fn stock(value: Value) -> Result<Stock, Problem> {
 pub fn remaining(value: Value) -> Result<Vec<(String, Option<u32>)>, Problem> {
     let mut fields = object(value, "the body")?;
     let Some(given) = fields.remove("remaining") else { return Err(missing("remaining")) };
-    none_left(&fields, "")?;
+    rest(&fields, "")?;
     let given = object(given, "`remaining`")?;
     if given.len() > Stock::TIERS_MAX {
         return Err(most("remaining", given.len(), Stock::TIERS_MAX));
@@ -125,7 +126,7 @@ fn read_tier(value: Value, at: &str) -> Result<Tier, Problem> {
     let mut take = |name: &str| fields.remove(name).filter(|value| !value.is_null());
     let (id, label, price) = (take("id"), take("label"), take("price"));
     let remaining = pieces(&take("remaining").unwrap_or_default(), &format!("{at}.remaining"))?;
-    none_left(&fields, &format!("{at}."))?;
+    rest(&fields, &format!("{at}."))?;
     let id = id.ok_or_else(|| missing(&format!("{at}.id")))?;
     let id = id.as_str().ok_or_else(|| wrong(&format!("{at}.id"), "a string"))?;
     let id = TierId::parse(id).map_err(|fault| Problem::new(WRONG_TYPE, format!("`{at}.id`: {fault}")))?;
@@ -160,7 +161,7 @@ fn read_price(value: Value, at: &str) -> Result<Price, Problem> {
         None => Err(missing(&format!("{at}.{name}"))),
     };
     let (currency, from, to) = (take("currency")?, take("from")?, take("to")?);
-    none_left(&fields, &format!("{at}."))?;
+    rest(&fields, &format!("{at}."))?;
     let fault = |fault: StockFault| Problem::new(WRONG_TYPE, format!("`{at}`: {fault}"));
     let (from, to) = (Amount::parse(&from).map_err(fault)?, Amount::parse(&to).map_err(fault)?);
     Price::new(&currency, from, to).map_err(fault)
@@ -189,26 +190,6 @@ fn object(value: Value, what: &str) -> Result<Object, Problem> {
     }
 }
 
-fn none_left(fields: &Object, of: &str) -> Result<(), Problem> {
-    match fields.keys().next() {
-        None => Ok(()),
-        Some(name) => Err(Problem::new(UNKNOWN_FIELD, format!("`{of}{}`", shown(name)))),
-    }
-}
-
-/// The beginning of a name that somebody sent.
-fn shown(name: &str) -> String {
-    name.chars().take(64).collect()
-}
-
-fn missing(field: &str) -> Problem {
-    Problem::new(MISSING_FIELD, format!("`{field}`"))
-}
-
-fn wrong(field: &str, wanted: &str) -> Problem {
-    Problem::new(WRONG_TYPE, format!("`{field}` must be {wanted}"))
-}
-
 fn most(field: &str, count: usize, most: usize) -> Problem {
     let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let detail = format!("`{field}` has {count} entries, and {most} are the most");
@@ -218,6 +199,7 @@ fn most(field: &str, count: usize, most: usize) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::MISSING_FIELD;
 
     #[test]
     fn what_is_written_is_read() {

@@ -8,11 +8,12 @@ use std::fmt;
 use admission::{Claim, Definition, Event, Field, FieldKind, Notice, NoticeFault, Policy, Schedule, ZoneId};
 use gate::definitions::{EventFault, EventJson};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::http::problem::{MALFORMED_JSON, MISSING_FIELD, Problem, UNKNOWN_FIELD, WRONG_TYPE};
-
-type Object = Map<String, Value>;
+use crate::{
+    fields::{Object, missing, rest, shown, wrong},
+    http::problem::{MALFORMED_JSON, MISSING_FIELD, Problem, UNKNOWN_FIELD, WRONG_TYPE},
+};
 
 /// Reads a new zone and its definition.
 ///
@@ -171,31 +172,11 @@ impl<'de> Visitor<'de> for OnceVisitor {
         let mut all = Object::new();
         while let Some((name, Once(value))) = fields.next_entry::<String, Once>()? {
             if all.contains_key(&name) {
-                let shown: String = name.chars().take(64).collect();
-                return Err(de::Error::custom(format_args!("`{shown}` is there twice")));
+                return Err(de::Error::custom(format_args!("`{}` is there twice", shown(&name))));
             }
             all.insert(name, value);
         }
         Ok(all.into())
-    }
-}
-
-pub(super) fn missing(field: &str) -> Problem {
-    Problem::new(MISSING_FIELD, format!("`{field}`"))
-}
-
-pub(super) fn wrong(field: &str, wanted: &str) -> Problem {
-    Problem::new(WRONG_TYPE, format!("`{field}` must be {wanted}"))
-}
-
-/// Refuses fields that are left over.
-pub(super) fn rest(fields: &Object, of: &str) -> Result<(), Problem> {
-    match fields.keys().next() {
-        None => Ok(()),
-        Some(name) => {
-            let shown: String = name.chars().take(64).collect();
-            Err(Problem::new(UNKNOWN_FIELD, format!("`{of}{shown}`")))
-        }
     }
 }
 
@@ -312,8 +293,7 @@ fn notice(texts: Object, old: &Notice) -> Result<Notice, Problem> {
         }
     }
     let texts = said.iter().map(|(language, text)| {
-        let shown = || language.chars().take(64).collect::<String>();
-        let text = text.as_str().ok_or_else(|| wrong(&format!("notice.{}", shown()), "a string"));
+        let text = text.as_str().ok_or_else(|| wrong(&format!("notice.{}", shown(language)), "a string"));
         text.map(|text| (language.as_str(), text))
     });
     let texts = texts.collect::<Result<Vec<_>, _>>()?;

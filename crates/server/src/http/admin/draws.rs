@@ -1,8 +1,6 @@
 //! What an operator says about a draw: the value that decides it, or that the announced randomness did not come.
 
-use admission::ZoneId;
-use axum::extract::{FromRequestParts, Path, State};
-use hyper::http::request::Parts;
+use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -11,22 +9,10 @@ use crate::{
     draws::NotStated,
     http::{
         body::Whole,
-        problem::{DRAW_DECIDED, NO_DRAW, NOT_FOUND, OUT_OF_RANGE, Problem, STORE_AWAY},
+        draw_path::DrawInPath,
+        problem::{DRAW_DECIDED, NO_DRAW, OUT_OF_RANGE, Problem, STORE_AWAY},
     },
 };
-
-/// A draw that a path names: the zone and the event.
-pub(super) struct DrawInPath(ZoneId, String);
-
-impl<S: Send + Sync> FromRequestParts<S> for DrawInPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
-        let named = path.ok().and_then(|Path((zone, event))| Some((ZoneId::parse(&zone).ok()?, event)));
-        named.map(|(zone, event)| Self(zone, event)).ok_or_else(|| NOT_FOUND.into())
-    }
-}
 
 /// What decides a draw. One of the two fields.
 #[derive(Serialize, ToSchema)]
@@ -58,16 +44,15 @@ pub(super) struct StatedShape {
 pub(super) async fn state(
     State(state): State<AdminState>,
     Operator { author, .. }: Operator,
-    DrawInPath(zone, event): DrawInPath,
+    path: DrawInPath,
     Whole(body): Whole,
 ) -> Result<Json<StatedShape>, Problem> {
-    state.definition(&zone)?;
+    let zone = &path.zone;
+    state.definition(zone)?;
     let value = body::stated(&body)?;
-    let no_draw = |why| Problem::new(NO_DRAW, why);
-    let event = (state.draws.event(zone.as_str(), &event))
-        .ok_or_else(|| no_draw("the zone has no event of this name whose order is drawn"))?;
-    state.draws.state(&zone, &event, value.as_deref()).await.map_err(|why| match why {
-        NotStated::NotFrozen => no_draw("its list is not frozen yet: that happens when the event begins, or, if the store lost the state, when everybody had the time to show the own place"),
+    let event = path.event(&state.draws)?;
+    state.draws.state(zone, &event, value.as_deref()).await.map_err(|why| match why {
+        NotStated::NotFrozen => Problem::new(NO_DRAW, "its list is not frozen yet: that happens when the event begins, or, if the store lost the state, when everybody had the time to show the own place"),
         NotStated::NotAsked => Problem::new(
             DRAW_DECIDED,
             "what decides it is there already, or the event asks for no such statement: `value` belongs to randomness = stated, and `missing` \
@@ -76,7 +61,7 @@ pub(super) async fn state(
         NotStated::Wrong(why) => Problem::new(OUT_OF_RANGE, why),
         NotStated::Away(why) => Problem::new(STORE_AWAY, why.to_string()).retry_after(1),
     })?;
-    state.recorder.write_stated(&author, &zone, event.id.as_str(), value.as_deref());
+    state.recorder.write_stated(&author, zone, event.id.as_str(), value.as_deref());
     let missing = value.is_none().then_some(true);
     Ok(Json::ok(StatedShape { value, missing }))
 }

@@ -14,6 +14,7 @@ use hyper::{
 
 use crate::{
     access::{Access, AdminToken, Caller},
+    fields::shown,
     http::problem::{FOREIGN_HOST, FOREIGN_ORIGIN, PROXIED, Problem, UNSUPPORTED_MEDIA_TYPE},
 };
 
@@ -107,9 +108,10 @@ impl Guard {
         if self.is_own(host) {
             return Ok(host);
         }
-        let shown: String = host.chars().take(64).collect();
-        let what =
-            format!("`Host` is `{shown}`; name it in `admin_hosts`, or ask by address or as localhost");
+        let what = format!(
+            "`Host` is `{}`; name it in `admin_hosts`, or ask by address or as localhost",
+            shown(host)
+        );
         Err(Problem::new(FOREIGN_HOST, what))
     }
 

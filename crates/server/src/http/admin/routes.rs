@@ -17,12 +17,13 @@ use utoipa::ToSchema;
 
 use super::{
     Json,
-    body::{missing, object, rest, wrong},
+    body::object,
     precondition::Wanted,
     query::{DryRun, NoQuery, Operator},
-    state::AdminState,
+    state::{AdminState, to_the_end},
 };
 use crate::{
+    fields::{missing, rest, wrong},
     http::{
         body::Whole,
         problem::{BAD_ROUTE, CHANGED_MEANWHILE, NO_CELL, Problem},
@@ -235,9 +236,7 @@ pub(super) async fn replace(
         let Checked { before, after, .. } = state.checked(&wanted, new)?;
         return Ok(Json::ok(RoutesChange::new(true, &before, &after)));
     }
-    // A change that was begun is finished and recorded even if the client gives up.
-    let made = tokio::spawn(async move { state.set_routes(&operator, &wanted, new).await });
-    made.await.unwrap_or_else(|_| Err(DefineError::Away("the change broke off".to_owned()).into()))
+    to_the_end(async move { state.set_routes(&operator, &wanted, new).await }).await
 }
 
 /// Which route decides about a request, and why. The same as `weir route explain`.

@@ -1,12 +1,16 @@
 //! What the handlers of the admin listener share.
 
-use std::{ops::Deref, sync::Arc};
+use std::{future::Future, ops::Deref, sync::Arc};
 
 use arc_swap::ArcSwap;
 use audit::Recorder;
 use axum::extract::FromRef;
 use events::Bus;
-use gate::{AnyStore, Gate, cells::Health, definitions::ZoneEditor};
+use gate::{
+    AnyStore, Gate,
+    cells::Health,
+    definitions::{DefineError, ZoneEditor},
+};
 use tokio::sync::Semaphore;
 
 use super::{guard::Guard, refusals::Refusals};
@@ -89,4 +93,19 @@ impl FromRef<AdminState> for Readiness {
             (Arc::clone(&state.gate), Arc::clone(&state.cells), Arc::clone(&state.lifecycle));
         Self { gate, cells, lifecycle }
     }
+}
+
+/// Makes a change that is finished and recorded even if the client gives up.
+///
+/// # Errors
+/// Those of the change, and [`DefineError::Away`] if it broke off.
+pub(super) async fn to_the_end<T, E>(
+    change: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, E>
+where
+    T: Send + 'static,
+    E: From<DefineError> + Send + 'static,
+{
+    let made = tokio::spawn(change).await;
+    made.unwrap_or_else(|_| Err(DefineError::Away("the change broke off".to_owned()).into()))
 }

@@ -14,14 +14,10 @@ use super::{
     Json,
     body::object,
     query::{DryRun, NoQuery, Operator, ZoneInPath},
-    state::AdminState,
+    state::{AdminState, to_the_end},
 };
 use crate::{
-    http::{
-        body::Whole,
-        problem::{Problem, STORE_AWAY, UNKNOWN_ZONE},
-        stock_shape::StockTier,
-    },
+    http::{body::Whole, problem::Problem, stock_shape::StockTier},
     stock::{StockChange, json},
 };
 
@@ -77,9 +73,8 @@ pub(super) async fn show(
     NoQuery: NoQuery,
     ZoneInPath(zone): ZoneInPath,
 ) -> Result<Json<StockShape>, Problem> {
-    state.needs_zone(&zone)?;
-    let now = state.stock.of(zone.as_str()).map(|known| known.stock.clone()).unwrap_or_default();
-    Ok(state.stock_reply(&zone, &now, false))
+    state.definition(&zone)?;
+    Ok(state.stock_reply(&zone, &state.stock.stock_of(&zone), false))
 }
 
 /// Replaces what is left in a zone. The last change counts: it needs no `If-Match`.
@@ -131,10 +126,6 @@ pub(super) async fn change(
 }
 
 impl AdminState {
-    fn needs_zone(&self, zone: &ZoneId) -> Result<(), Problem> {
-        self.editor.get(zone.as_str()).map(drop).ok_or_else(|| UNKNOWN_ZONE.into())
-    }
-
     /// Changes what is left in a zone. Completes the change even if the client gives up.
     async fn change_stock(
         &self,
@@ -143,22 +134,20 @@ impl AdminState {
         dry_run: bool,
         change: impl Fn(&Stock) -> Result<Stock, Problem> + Send + Sync + 'static,
     ) -> Result<Json<StockShape>, Problem> {
-        self.needs_zone(&zone)?;
+        self.definition(&zone)?;
         if dry_run {
-            let now = self.stock.of(zone.as_str()).map(|known| known.stock.clone()).unwrap_or_default();
-            return Ok(self.stock_reply(&zone, &change(&now)?, true));
+            return Ok(self.stock_reply(&zone, &change(&self.stock.stock_of(&zone))?, true));
         }
         let (state, of) = (self.clone(), zone.clone());
-        let made = tokio::spawn(async move {
+        let after = to_the_end(async move {
             let StockChange { before, after } = state.stock.change(&of, change).await?;
             if before.differs_notably(&after) {
                 let [before, after] = [&before, &after].map(json::text);
                 state.recorder.write_stock(&author, &of, before, after);
             }
-            Ok(after)
-        });
-        let broke_off = |_| Err(Problem::new(STORE_AWAY, "the change broke off").retry_after(3));
-        let after = made.await.unwrap_or_else(broke_off)?;
+            Ok::<_, Problem>(after)
+        })
+        .await?;
         Ok(self.stock_reply(&zone, &after, false))
     }
 

@@ -23,6 +23,7 @@ use tokio::{
 use super::state::AdminState;
 use crate::{
     access::Role,
+    fields::shown,
     http::{
         context::Client,
         problem::{OVERLOADED, Problem, WRONG_TYPE},
@@ -90,8 +91,7 @@ fn kinds(query: Option<&str>) -> Result<Kinds, Problem> {
         let found = all.iter().find(|kind| kind.as_str() == name);
         found.ok_or_else(|| {
             let known: Vec<_> = all.iter().map(Kind::as_str).collect();
-            let shown: String = name.chars().take(64).collect();
-            let what = format!("`kinds`: there is no `{shown}`; there are {}", known.join(", "));
+            let what = format!("`kinds`: there is no `{}`; there are {}", shown(name), known.join(", "));
             Problem::new(WRONG_TYPE, what)
         })
     };

@@ -20,7 +20,7 @@ use super::{
         ChangeShape, DefinitionPatch, EtaChange, Leaver, NewDefinition, NewZone, Now, PastChange,
         PastChanges, StatsShape, ZoneShape, Zones,
     },
-    state::AdminState,
+    state::{AdminState, to_the_end},
 };
 use crate::{
     clock::unix_ms,
@@ -346,11 +346,11 @@ impl AdminState {
         new: Option<Definition>,
     ) -> Result<Change, DefineError> {
         let (state, zone) = (self.clone(), zone.clone());
-        let made = tokio::spawn(async move {
+        to_the_end(async move {
             let define = state.editor.define(author, &zone, expected, new);
             state.changes.make(caller, &zone, define).await
-        });
-        made.await.unwrap_or_else(|_| Err(DefineError::Away("the change broke off".to_owned())))
+        })
+        .await
     }
 
     /// The reply to a change. `before` is the zone's state before it.

@@ -4,17 +4,17 @@
 
 use std::sync::Arc;
 
-use admission::{Event, ZoneId};
+use admission::Event;
 use axum::{
     Extension,
-    extract::{FromRequestParts, Path, Request, State},
+    extract::{Request, State},
 };
 use bytes::Bytes;
+use gate::definitions::EventJson;
 use http_body_util::Full;
 use hyper::{
     Response,
     header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
-    http::request::Parts,
 };
 use serde_json::json;
 
@@ -22,32 +22,18 @@ use super::{shape, state::PublicState};
 use crate::http::{
     JSON, MAX_BODY, Replied, body,
     context::RequestContext,
+    draw_path::DrawInPath,
     origin,
-    problem::{NO_DRAW, NOT_FOUND, Problem, UNKNOWN_ZONE, WRONG_TYPE},
+    problem::{NO_DRAW, Problem, UNKNOWN_ZONE, WRONG_TYPE},
     request,
 };
 
-/// A draw that a path names: the zone and the event.
-pub(super) struct DrawOf(ZoneId, String);
-
-impl<S: Send + Sync> FromRequestParts<S> for DrawOf {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
-        let named = path.ok().and_then(|Path((zone, event))| Some((ZoneId::parse(&zone).ok()?, event)));
-        named.map(|(zone, event)| Self(zone, event)).ok_or_else(|| NOT_FOUND.into())
-    }
-}
-
 impl PublicState {
-    fn draw_event(&self, zone: &ZoneId, event: &str) -> Result<Event, Problem> {
-        if self.gate.policy(zone.as_str()).is_none() {
+    fn draw_event(&self, path: &DrawInPath) -> Result<Event, Problem> {
+        if self.gate.policy(path.zone.as_str()).is_none() {
             return Err(UNKNOWN_ZONE.into());
         }
-        self.draws
-            .event(zone.as_str(), event)
-            .ok_or_else(|| Problem::new(NO_DRAW, "the zone has no event of this name whose order is drawn"))
+        path.event(&self.draws)
     }
 }
 
@@ -71,26 +57,23 @@ fn published(json: String, age_s: u32) -> Response<Full<Bytes>> {
     ),
     responses((status = 200, body = shape::Draw)),
 )]
-pub(super) async fn draw(State(state): State<PublicState>, DrawOf(zone, event): DrawOf) -> Replied {
-    let event = state.draw_event(&zone, &event)?;
-    let kept = state.draws.kept(&zone, &event);
+pub(super) async fn draw(State(state): State<PublicState>, path: DrawInPath) -> Replied {
+    let event = state.draw_event(&path)?;
+    let kept = state.draws.kept(&path.zone, &event);
     let stage = match &kept {
         None => "announced",
         Some(kept) if kept.randomness().is_none() => "frozen",
         Some(_) => "drawn",
     };
-    let terms = event.draw.as_ref();
+    let written = EventJson::from(&event);
     let shown = json!({
-        "zone": zone.as_str(),
+        "zone": path.zone.as_str(),
         "event": event.id.as_str(),
         "stage": stage,
         "begins": event.begins.unix_s(),
         "opens": event.opens_s(),
-        "randomness": match terms.map(|terms| &terms.randomness) {
-            Some(admission::Randomness::Stated(source)) => format!("stated: {source}"),
-            _ => "drand".to_owned(),
-        },
-        "fallback": terms.map_or("wait", |terms| terms.fallback.word()),
+        "randomness": written.randomness,
+        "fallback": written.fallback,
         "key": kept.as_ref().map_or_else(|| state.draws.key().to_string(), |kept| kept.key().to_string()),
         "checkpoint": kept.as_ref().map(|kept| kept.note()),
     });
@@ -106,9 +89,9 @@ pub(super) async fn draw(State(state): State<PublicState>, DrawOf(zone, event): 
     ),
     responses((status = 200, description = "As described in the page about the draw", content_type = "application/json", body = String)),
 )]
-pub(super) async fn record(State(state): State<PublicState>, DrawOf(zone, event): DrawOf) -> Replied {
-    let event = state.draw_event(&zone, &event)?;
-    let record = state.draws.kept(&zone, &event).and_then(|kept| kept.record());
+pub(super) async fn record(State(state): State<PublicState>, path: DrawInPath) -> Replied {
+    let event = state.draw_event(&path)?;
+    let record = state.draws.kept(&path.zone, &event).and_then(|kept| kept.record());
     let record = record.ok_or_else(|| Problem::new(NO_DRAW, "it has not taken place yet"))?;
     Ok(published(record.to_json(), 60))
 }
@@ -126,7 +109,7 @@ pub(super) async fn record(State(state): State<PublicState>, DrawOf(zone, event)
 pub(super) async fn receipt(
     State(state): State<PublicState>,
     Extension(context): Extension<Arc<RequestContext>>,
-    DrawOf(zone, event): DrawOf,
+    path: DrawInPath,
     request: Request,
 ) -> Replied {
     let (head, mut body) = request.into_parts();
@@ -135,14 +118,14 @@ pub(super) async fn receipt(
     body::check(&head.headers, &body, MAX_BODY)?;
     let body = context.read_body(&mut body, MAX_BODY, requests.body_timeout).await?;
     let request::Ask { zone: named, token } = request::parse(&body, true)?;
-    if named != zone.as_str() {
+    if named != path.zone.as_str() {
         return Err(Problem::new(WRONG_TYPE, "`zoneId` must be the zone in the path"));
     }
-    let event = state.draw_event(&zone, &event)?;
+    let event = state.draw_event(&path)?;
     let token = token.as_deref().unwrap_or_default().as_bytes();
-    let holder = state.gate.holder(zone.as_str(), token).await?;
+    let holder = state.gate.holder(path.zone.as_str(), token).await?;
     requests.obey(holder.ask_limits(&state.limits, context.client.0).await.as_ref())?;
-    let receipt = state.draws.receipt(&zone, &event, holder.seq()).ok_or_else(|| {
+    let receipt = state.draws.receipt(&path.zone, &event, holder.seq()).ok_or_else(|| {
         Problem::new(
             NO_DRAW,
             "it has not taken place yet, or this place is not on its list, because it was taken later",

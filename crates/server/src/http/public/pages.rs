@@ -1,5 +1,7 @@
 //! The handlers of the waiting page and its files, of a zone's notice and rule, and of what is left in a zone.
 
+use std::borrow::Cow;
+
 use admission::ZoneId;
 use axum::extract::{FromRequestParts, Path, RawQuery, State, rejection::PathRejection};
 use bytes::Bytes;
@@ -13,8 +15,8 @@ use hyper::{
 use super::{shape, state::PublicState};
 use crate::http::{
     Replied,
-    problem::{MISSING_FIELD, NOT_FOUND, Problem, STORE_AWAY, UNKNOWN_ZONE},
-    query::{Others, fields},
+    problem::{NOT_FOUND, Problem, STORE_AWAY, UNKNOWN_ZONE},
+    query::{Others, fields, needed},
     rules, wait,
 };
 
@@ -28,6 +30,23 @@ impl<S: Send + Sync> FromRequestParts<S> for PageOf {
         let path = Path::<String>::from_request_parts(parts, state).await;
         let zone = path.ok().and_then(|Path(name)| ZoneId::parse(&name).ok());
         zone.map(Self).ok_or_else(|| NOT_FOUND.into())
+    }
+}
+
+/// The zone that a query names.
+fn zone_of(query: Option<&str>) -> Result<Cow<'_, str>, Problem> {
+    let [zone] = fields(query, ["zone"], Others::Ignored)?;
+    needed(zone, "zone")
+}
+
+impl PublicState {
+    /// What to say of a zone that is not served: a store that does not answer may keep it.
+    async fn no_zone(&self, zone: &str) -> Problem {
+        if self.gate.may_keep(zone).await {
+            Problem::from(STORE_AWAY).retry_after(3)
+        } else {
+            UNKNOWN_ZONE.into()
+        }
     }
 }
 
@@ -82,12 +101,10 @@ pub(super) async fn notice(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Replied {
-    let [zone] = fields(query.as_deref(), ["zone"], Others::Ignored)?;
-    let zone = zone.ok_or_else(|| Problem::new(MISSING_FIELD, "`zone`, in the address"))?;
+    let zone = zone_of(query.as_deref())?;
     match state.gate.notice(&zone) {
         Some(notice) => Ok(wait::notice(&notice, &headers)),
-        None if state.gate.may_keep(&zone).await => Err(Problem::from(STORE_AWAY).retry_after(3)),
-        None => Err(UNKNOWN_ZONE.into()),
+        None => Err(state.no_zone(&zone).await),
     }
 }
 
@@ -104,12 +121,10 @@ pub(super) async fn stock(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Replied {
-    let [zone] = fields(query.as_deref(), ["zone"], Others::Ignored)?;
-    let zone = zone.ok_or_else(|| Problem::new(MISSING_FIELD, "`zone`, in the address"))?;
+    let zone = zone_of(query.as_deref())?;
     match state.gate.policy(&zone) {
         Some(_) => Ok(wait::stock(state.stock.of(&zone).as_deref(), &headers)),
-        None if state.gate.may_keep(&zone).await => Err(Problem::from(STORE_AWAY).retry_after(3)),
-        None => Err(UNKNOWN_ZONE.into()),
+        None => Err(state.no_zone(&zone).await),
     }
 }
 
@@ -129,8 +144,7 @@ pub(super) async fn rules(
 ) -> Replied {
     match rules::reply(&zone, &state.gate, &state.routes, &state.rules, &headers) {
         Some(reply) => Ok(reply),
-        None if state.gate.may_keep(zone.as_str()).await => Err(Problem::from(STORE_AWAY).retry_after(3)),
-        None => Err(UNKNOWN_ZONE.into()),
+        None => Err(state.no_zone(zone.as_str()).await),
     }
 }
 

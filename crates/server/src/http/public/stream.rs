@@ -14,8 +14,8 @@ use super::{shape, state::PublicState};
 use crate::http::{
     context::RequestContext,
     origin,
-    problem::{MISSING_FIELD, Problem, TOO_MANY_STREAMS, UNKNOWN_ZONE},
-    query::{Others, fields},
+    problem::{Problem, TOO_MANY_STREAMS, UNKNOWN_ZONE},
+    query::{Others, fields, needed},
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -72,15 +72,14 @@ impl<'a> StreamRequest<'a> {
         // It is newer than the token in the address, which never changes.
         let last = headers.get(LAST_EVENT_ID).map(HeaderValue::as_bytes).filter(|last| !last.is_empty());
         let token = last.map(String::from_utf8_lossy).or(token);
-        let missing = |name| Problem::new(MISSING_FIELD, format!("`{name}`, in the address"));
-        Ok(Self { zone: zone.ok_or_else(|| missing("zone"))?, token: token.ok_or_else(|| missing("token"))? })
+        Ok(Self { zone: needed(zone, "zone")?, token: needed(token, "token")? })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::problem::WRONG_TYPE;
+    use crate::http::problem::{MISSING_FIELD, WRONG_TYPE};
 
     #[test]
     fn a_place_is_asked_for_by_token_or_by_the_last_event() {

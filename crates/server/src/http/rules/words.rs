@@ -4,7 +4,7 @@
 
 use admission::{Definition, DrawTerms, Event, Mode, OnStoreFailure, Policy, Randomness, instant_text};
 
-use super::{Bypasses, Order};
+use super::Bypasses;
 use crate::http::wait::language::{Language, grouped};
 
 /// The sentences. `in_force` is the policy of now, which an event may have changed; `through` is how many requests were let through
@@ -20,15 +20,14 @@ pub(super) fn sentences(
         Language::English => en.to_owned(),
         Language::Korean => ko.to_owned(),
     };
-    let mut all = Vec::new();
-    match Order::of(definition) {
-        Order::Arrival => all.push(say(
+    let mut all = vec![
+        say(
             "People enter in the order in which they took their places. A person who is not there in time keeps the place, and the next \
              person enters meanwhile.",
             "순서를 받은 차례대로 입장합니다. 차례가 되었을 때 응답이 없는 분은 순서를 유지하며, 그동안 다음 분이 입장합니다.",
-        )),
-    }
-    all.push(speed(language, in_force));
+        ),
+        speed(language, in_force),
+    ];
     if in_force.mode == Mode::Auto && in_force.max_active > 0 {
         let n = grouped(in_force.max_active.into());
         all.push(say(
