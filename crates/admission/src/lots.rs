@@ -14,13 +14,11 @@
 
 use crate::{
     Census, CensusSegment, Deal, Drawn,
-    segment::{SEGMENT_TICKETS, SEGMENT_WORDS, split},
+    segment::{SEGMENT, SEGMENT_TICKETS, SEGMENT_WORDS, split},
 };
 
 /// How many numbers after the freeze people may get until the line is dealt anew: 4 million.
 const LATER: u64 = 64 * SEGMENT;
-
-const SEGMENT: u64 = SEGMENT_TICKETS as u64;
 
 /// The position of a place that is not in line.
 const NONE: u32 = u32::MAX;
@@ -54,6 +52,14 @@ pub enum LotsFault {
 
 fn round_up(number: u64) -> u64 {
     number.next_multiple_of(SEGMENT)
+}
+
+impl CensusSegment {
+    /// A segment in which nobody waits.
+    #[must_use]
+    pub fn empty(index: u64) -> Self {
+        Self { index, live: vec![0; SEGMENT_WORDS], here: vec![0; SEGMENT_WORDS] }
+    }
 }
 
 impl Lots {
@@ -164,13 +170,9 @@ impl Lots {
     /// How a line is dealt anew in which `census` found who waits.
     #[must_use]
     pub fn deal(&self, census: &Census) -> Deal {
-        let segments = usize::try_from(u64::from(self.listed).div_ceil(SEGMENT)).unwrap_or(0);
-        let empty = |index: usize| CensusSegment {
-            index: split(self.from).0 + index as u64,
-            live: vec![0; SEGMENT_WORDS],
-            here: vec![0; SEGMENT_WORDS],
-        };
-        let mut dealt: Vec<CensusSegment> = (0..segments).map(empty).collect();
+        let segments = u64::from(self.listed).div_ceil(SEGMENT);
+        let first = split(self.from).0;
+        let mut dealt: Vec<CensusSegment> = (first..first + segments).map(CensusSegment::empty).collect();
         for CensusSegment { index, live, here } in &census.segments {
             for (word, (live, here)) in live.iter().zip(here).enumerate() {
                 let mut left = *live;

@@ -57,14 +57,24 @@ impl Outside {
     /// The value of this name.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, known)| *known == word).map(|(value, _)| *value)
+        named(&Self::ALL, word)
     }
 
     /// The value's name in configuration files.
     #[must_use]
     pub fn word(self) -> &'static str {
-        Self::ALL.iter().find(|(value, _)| *value == self).map_or("", |(_, word)| word)
+        word_of(&Self::ALL, self)
     }
+}
+
+/// The value of this name.
+fn named<T: Copy>(all: &[(T, &'static str)], name: &str) -> Option<T> {
+    all.iter().find(|(_, known)| *known == name).map(|(value, _)| *value)
+}
+
+/// The name of a value.
+fn word_of<T: PartialEq>(all: &[(T, &'static str)], of: T) -> &'static str {
+    all.iter().find(|(value, _)| *value == of).map_or("", |(_, word)| word)
 }
 
 /// The randomness that decides a draw.
@@ -92,13 +102,13 @@ impl DrawFallback {
     /// The value of this name.
     #[must_use]
     pub fn named(word: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, known)| *known == word).map(|(value, _)| *value)
+        named(&Self::ALL, word)
     }
 
     /// The value's name in configuration files.
     #[must_use]
     pub fn word(self) -> &'static str {
-        Self::ALL.iter().find(|(value, _)| *value == self).map_or("", |(_, word)| word)
+        word_of(&Self::ALL, self)
     }
 }
 

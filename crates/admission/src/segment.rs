@@ -30,7 +30,10 @@ pub type Words = [u64; PAGE_WORDS];
 pub(crate) const PAGES: usize = 8;
 /// The tickets of a segment.
 pub(crate) const SEGMENT_TICKETS: usize = PAGES * PAGE_TICKETS;
-pub(crate) const SEGMENT_WORDS: usize = PAGES * PAGE_WORDS;
+/// The tickets of a segment, to compute with ticket numbers.
+pub const SEGMENT: u64 = SEGMENT_TICKETS as u64;
+/// The words of a segment's bitmap.
+pub const SEGMENT_WORDS: usize = PAGES * PAGE_WORDS;
 
 /// A ticket of this age is evicted: since a report of its holder, thirteen whole generations have passed. Twelve are the idle time;
 /// the other one is for the next report. Whoever asks just before the idle time is over is reported up to a second after it.
@@ -482,9 +485,7 @@ impl Segment {
 
 /// The segment of a ticket, and the ticket's number there.
 pub(crate) fn split(seq: u64) -> (u64, usize) {
-    #[expect(clippy::cast_possible_truncation, reason = "below 65,536")]
-    let ticket = (seq % SEGMENT_TICKETS as u64) as usize;
-    (seq / SEGMENT_TICKETS as u64, ticket)
+    (seq / SEGMENT, (seq % SEGMENT) as usize)
 }
 
 /// The bits of a word that stand for tickets below `end`.

@@ -39,7 +39,7 @@ use crate::{
     Tally, Window, Words,
     inside::Inside,
     policy::longest_near_period_ms,
-    segment::{Clock, HEARD, PAGES, SEGMENT_TICKETS, Segment, split},
+    segment::{Clock, HEARD, PAGES, SEGMENT, SEGMENT_TICKETS, Segment, split},
 };
 
 pub use dump::{Dump, DumpSegment, DumpTicket};
@@ -234,7 +234,7 @@ impl Zone {
     /// Whether the line can issue `count` further tickets and still span at most [`MOST_NUMBERS`].
     #[must_use]
     pub fn has_numbers(&self, count: u32) -> bool {
-        self.next + u64::from(count) - self.base * SEGMENT_TICKETS as u64 <= MOST_NUMBERS
+        self.next + u64::from(count) - self.base * SEGMENT <= MOST_NUMBERS
     }
 
     /// Changes the policy. Tickets and the entries in the window stay.
@@ -461,7 +461,7 @@ impl Zone {
             unix_ms: self.policy.opens_at.unix_ms(self.window.opens_ms(), self.now_ms).unwrap_or(unix_ms),
             policy: self.policy,
             epoch: self.epoch,
-            base: self.base * SEGMENT_TICKETS as u64,
+            base: self.base * SEGMENT,
             next: self.next,
             front_end,
             approach_end,
@@ -479,7 +479,7 @@ impl Zone {
         match self.mode() {
             Mode::Auto => {}
             Mode::Open => return self.next,
-            Mode::Hold | Mode::Closed => return self.base * SEGMENT_TICKETS as u64,
+            Mode::Hold | Mode::Closed => return self.base * SEGMENT,
         }
         let (soon_ms, longest) = (self.now_ms + self.policy.front_ms(), self.front_limit());
         let mut left = 0_u32;
@@ -498,7 +498,7 @@ impl Zone {
         for (segment, number) in self.segments.iter().zip(self.base..) {
             if u64::from(segment.present) >= left {
                 let last = u32::try_from(left - 1).unwrap_or(u32::MAX);
-                return number * SEGMENT_TICKETS as u64 + segment.nth_present(last) as u64 + 1;
+                return number * SEGMENT + segment.nth_present(last) as u64 + 1;
             }
             left -= u64::from(segment.present);
         }

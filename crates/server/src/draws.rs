@@ -86,11 +86,16 @@ pub enum NotStated {
 type Key = (ZoneId, u32);
 
 /// What this server knows of one draw.
+#[derive(Default)]
 struct Known {
-    kept: Arc<Kept>,
-    /// When it was last read from the store, or given to it.
-    looked: Instant,
+    /// What the store keeps, and its bytes.
+    kept: Option<(Arc<Kept>, Vec<u8>)>,
+    /// When the store said so last, or was asked while the draw was not due.
+    asked: Option<Instant>,
+    /// How often the line was to be dealt.
     censuses: u32,
+    /// What was logged last, so that a trouble is logged once.
+    trouble: Option<String>,
 }
 
 /// Holds the draws of a gate's zones.
@@ -98,27 +103,13 @@ pub struct Draws {
     gate: Arc<Gate<AnyStore>>,
     settings: DrawSettings,
     known: Mutex<HashMap<Key, Known>>,
-    /// When the store was asked last for the record of a draw that is not due.
-    asked: Mutex<HashMap<Key, Instant>>,
-    /// What was logged last, so that a trouble is logged once.
-    troubles: Mutex<HashMap<Key, String>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Draws {
     /// Draws of the zones that `gate` serves.
     #[must_use]
     pub fn new(gate: Arc<Gate<AnyStore>>, settings: DrawSettings) -> Arc<Self> {
-        Arc::new(Self {
-            gate,
-            settings,
-            known: Mutex::default(),
-            asked: Mutex::default(),
-            troubles: Mutex::default(),
-        })
+        Arc::new(Self { gate, settings, known: Mutex::default() })
     }
 
     /// Holds each draw that is due, until it is dropped.
@@ -133,22 +124,22 @@ impl Draws {
                 if draw.is_known && !draw.is_due {
                     continue;
                 }
-                match self.step(draw, &key).await {
-                    Ok(()) => drop(lock(&self.troubles).remove(&key)),
-                    Err(fault) => {
-                        let text = fault.to_string();
-                        let before = lock(&self.troubles).insert(key, text.clone());
-                        if before.is_none_or(|before| before != text) {
-                            tracing::warn!(zone = %draw.zone, event = %draw.event.id, "the draw waits: {text}");
-                        }
-                    }
+                let trouble = self.step(draw, &key).await.err().map(|fault| fault.to_string());
+                let mut known = self.known();
+                let known = known.entry(key).or_default();
+                if let Some(text) = trouble.as_ref().filter(|_| known.trouble != trouble) {
+                    tracing::warn!(zone = %draw.zone, event = %draw.event.id, "the draw waits: {text}");
                 }
+                known.trouble = trouble;
             }
-            let is_there =
-                |key: &Key| draws.iter().any(|draw| draw.zone == key.0 && draw.event.draw_number() == key.1);
-            lock(&self.known).retain(|key, _| is_there(key));
-            lock(&self.asked).retain(|key, _| is_there(key));
+            self.known().retain(|key, _| {
+                draws.iter().any(|draw| draw.zone == key.0 && draw.event.draw_number() == key.1)
+            });
         }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The key that signs now: it follows from the key that seals tokens, so all servers of a store have the same one.
@@ -165,7 +156,9 @@ impl Draws {
     /// What is kept of a draw, as far as this server knows it.
     #[must_use]
     pub fn kept(&self, zone: &ZoneId, event: &Event) -> Option<Arc<Kept>> {
-        lock(&self.known).get(&(zone.clone(), event.draw_number())).map(|known| Arc::clone(&known.kept))
+        let known = self.known();
+        let (kept, _) = known.get(&(zone.clone(), event.draw_number()))?.kept.as_ref()?;
+        Some(Arc::clone(kept))
     }
 
     /// The event of a zone whose order is drawn.
@@ -206,7 +199,7 @@ impl Draws {
             _ => return Err(NotStated::NotAsked),
         };
         let drawn = kept.drawn(randomness.clone()).map_err(|fault| NotStated::Wrong(fault.to_string()))?;
-        let kept = self.keep(&key, drawn).await.map_err(|fault| match fault {
+        let kept = self.keep(&key, drawn.to_bytes()).await.map_err(|fault| match fault {
             Fault::Store(error) => NotStated::Away(error),
             other => NotStated::Wrong(other.to_string()),
         })?;
@@ -236,23 +229,26 @@ impl Draws {
 
     /// What is kept of a draw. If nothing is and the draw is due, its list is frozen.
     async fn look(&self, draw: &ZoneDraw, key: &Key) -> Result<Option<Arc<Kept>>, Fault> {
-        let mine = lock(&self.known).get(key).map(|known| (Arc::clone(&known.kept), known.looked));
-        if let Some((kept, looked)) = mine {
+        let mine = {
+            let mut known = self.known();
+            let known = known.entry(key.clone()).or_default();
+            let asked_within = |time| known.asked.is_some_and(|at| at.elapsed() < time);
+            match &known.kept {
+                Some((kept, _)) if asked_within(LOOK_AGAIN) => return Ok(Some(Arc::clone(kept))),
+                None if !draw.is_due && asked_within(LOOK_FOR_OLD) => return Ok(None),
+                _ => {}
+            }
+            if known.kept.is_none() && !draw.is_due {
+                known.asked = Some(Instant::now());
+            }
+            known.kept.as_ref().map(|(_, bytes)| bytes.clone())
+        };
+        if let Some(bytes) = mine {
             // It is given back if the store lost it, and another server may have added the randomness.
-            if looked.elapsed() < LOOK_AGAIN {
-                return Ok(Some(kept));
-            }
-            return self.keep(key, Kept::clone(&kept)).await.map(Some);
-        }
-        if !draw.is_due {
-            let mut asked = lock(&self.asked);
-            if asked.get(key).is_some_and(|at| at.elapsed() < LOOK_FOR_OLD) {
-                return Ok(None);
-            }
-            asked.insert(key.clone(), Instant::now());
+            return self.keep(key, bytes).await.map(Some);
         }
         if let Some(bytes) = self.gate.keep_draw(&draw.zone, key.1, None).await? {
-            return self.note(key, &bytes).map(Some);
+            return self.note(key, bytes).map(Some);
         }
         if !draw.is_due {
             return Ok(None);
@@ -266,7 +262,7 @@ impl Draws {
             zone = %draw.zone, event = %draw.event.id, people = frozen.checkpoint().in_line(),
             "the list of the draw is frozen"
         );
-        self.keep(key, frozen).await.map(Some)
+        self.keep(key, frozen.to_bytes()).await.map(Some)
     }
 
     fn freeze(&self, draw: &ZoneDraw, census: &Census) -> Result<Kept, Fault> {
@@ -297,24 +293,21 @@ impl Draws {
     }
 
     /// Keeps it in the store, and takes in what is kept there then.
-    async fn keep(&self, key: &Key, kept: Kept) -> Result<Arc<Kept>, Fault> {
-        let bytes = self.gate.keep_draw(&key.0, key.1, Some(kept.to_bytes())).await?;
+    async fn keep(&self, key: &Key, new: Vec<u8>) -> Result<Arc<Kept>, Fault> {
+        let bytes = self.gate.keep_draw(&key.0, key.1, Some(new)).await?;
         let bytes = bytes.ok_or_else(|| Fault::Kept("the store does not keep it".to_owned()))?;
-        self.note(key, &bytes)
+        self.note(key, bytes)
     }
 
-    fn note(&self, key: &Key, bytes: &[u8]) -> Result<Arc<Kept>, Fault> {
-        let mut known = lock(&self.known);
-        let now = Instant::now();
-        if let Some(known) = known.get_mut(key)
-            && known.kept.to_bytes() == bytes
-        {
-            known.looked = now;
-            return Ok(Arc::clone(&known.kept));
-        }
-        let kept = Arc::new(Kept::read(bytes).map_err(Fault::Kept)?);
-        let censuses = known.get(key).map_or(0, |known| known.censuses);
-        known.insert(key.clone(), Known { kept: Arc::clone(&kept), looked: now, censuses });
+    fn note(&self, key: &Key, bytes: Vec<u8>) -> Result<Arc<Kept>, Fault> {
+        let mut known = self.known();
+        let known = known.entry(key.clone()).or_default();
+        let before = known.kept.as_ref().filter(|(_, before)| *before == bytes);
+        let kept = match before {
+            Some((kept, _)) => Arc::clone(kept),
+            None => Arc::new(Kept::read(&bytes).map_err(Fault::Kept)?),
+        };
+        (known.kept, known.asked) = (Some((Arc::clone(&kept), bytes)), Some(Instant::now()));
         Ok(kept)
     }
 
@@ -331,7 +324,7 @@ impl Draws {
                 Ok(signature) => match kept.drawn(Randomness::Drand { round, signature }) {
                     Ok(drawn) => {
                         tracing::info!(zone = %draw.zone, event = %draw.event.id, round, "the round of drand is there");
-                        return self.keep(key, drawn).await.map(drop);
+                        return self.keep(key, drawn.to_bytes()).await.map(drop);
                     }
                     Err(fault) => troubles.push(format!("{relay}: {fault}")),
                 },
@@ -347,10 +340,12 @@ impl Draws {
         if census.is_recovering || census.drawn.draw == key.1 {
             return Ok(());
         }
-        let tries = lock(&self.known).get_mut(key).map_or(0, |known| {
+        let tries = {
+            let mut known = self.known();
+            let known = known.entry(key.clone()).or_default();
             known.censuses += 1;
             known.censuses
-        });
+        };
         let dealt = self.gate.deal(&draw.zone, lots.deal(&census), tries >= CENSUSES).await?;
         if dealt == Dealt::Done {
             tracing::info!(zone = %draw.zone, event = %draw.event.id, people = lots.listed(), "the line is dealt by the draw");

@@ -9,10 +9,8 @@
 use super::{Claim, Zone};
 use crate::{
     Census, CensusSegment, Deal, Dealt, Mode, Now, Position,
-    segment::{SEGMENT_TICKETS, SEGMENT_WORDS, Segment, split},
+    segment::{SEGMENT, Segment, split},
 };
-
-const SEGMENT: u64 = SEGMENT_TICKETS as u64;
 
 impl Zone {
     /// The mode in force: a zone whose policy names a draw is held until the line is dealt by it.
@@ -95,12 +93,8 @@ impl Zone {
         let mut with_people = dealt.chain(moved).peekable();
         for index in from..split(drawn.end).0 {
             let segment = with_people.next_if(|(of, _)| *of == index).map(|(_, segment)| segment);
-            let segment = segment.unwrap_or_else(|| {
-                let nobody =
-                    CensusSegment { index, live: vec![0; SEGMENT_WORDS], here: vec![0; SEGMENT_WORDS] };
-                Segment::dealt(&nobody, clock)
-            });
-            self.segments.push_back(segment);
+            let nobody = || Segment::dealt(&CensusSegment::empty(index), clock);
+            self.segments.push_back(segment.unwrap_or_else(nobody));
         }
         (self.base, self.next) = (from, drawn.end);
         self.drawn = drawn;

@@ -3,7 +3,7 @@
 //! Invariant: two zones with equal dumps give the same replies to the same later calls.
 
 use super::{Entry, Zone};
-use crate::{Drawn, DumpInside, LongestPeriod, Tally, segment::SEGMENT_TICKETS};
+use crate::{Drawn, DumpInside, LongestPeriod, Tally, segment::SEGMENT};
 
 /// Everything that a zone's replies depend on, sorted by ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl Zone {
         let tickets = segments.clone().flat_map(|(segment, index)| {
             let live = (0..segment.issued).filter(|&ticket| segment.is_live(ticket));
             live.map(move |ticket| DumpTicket {
-                seq: index * SEGMENT_TICKETS as u64 + ticket as u64,
+                seq: index * SEGMENT + ticket as u64,
                 age: segment.age(ticket),
                 here: segment.is_here(ticket),
             })
@@ -99,7 +99,7 @@ impl Zone {
         Dump {
             epoch: self.epoch,
             next: self.next,
-            base: self.base * SEGMENT_TICKETS as u64,
+            base: self.base * SEGMENT,
             now_ms: self.now_ms,
             lateness_ms: self.lateness_ms,
             paused_ms: self.paused_ms,

@@ -12,7 +12,7 @@ use std::{cmp::Reverse, sync::Arc};
 use super::{Entry, MOST_NUMBERS, Zone};
 use crate::{
     Drawn, Now, PAGE_TICKETS, PAGE_WORDS, Policy, Window, Words,
-    segment::{PAGES, SEGMENT_TICKETS, Segment},
+    segment::{PAGES, SEGMENT, SEGMENT_TICKETS, Segment},
 };
 
 /// The numbers of a zone that must be durable.
@@ -139,7 +139,7 @@ impl Zone {
         // A line starts with a whole segment. The pages of that segment before `base_page` are gone.
         let base = header.base_page / PAGES as u64;
         let first_page = base * PAGES as u64;
-        let segments = usize::try_from(header.next / SEGMENT_TICKETS as u64 - base + 1).unwrap_or(usize::MAX);
+        let segments = usize::try_from(header.next / SEGMENT - base + 1).unwrap_or(usize::MAX);
         let none = Arc::new([0; PAGE_WORDS]);
         let mut pages = vec![none; segments * PAGES];
         let before = usize::try_from(header.base_page - first_page).unwrap_or(usize::MAX);
@@ -152,7 +152,7 @@ impl Zone {
             }
         }
         let mut zone = Self::at(policy, header.epoch, header.next, base, now);
-        let mut left = usize::try_from(header.next - base * SEGMENT_TICKETS as u64).unwrap_or(usize::MAX);
+        let mut left = usize::try_from(header.next - base * SEGMENT).unwrap_or(usize::MAX);
         for (gone, number) in pages.chunks_exact(PAGES).zip(base..) {
             let issued = left.min(SEGMENT_TICKETS);
             left -= issued;

@@ -5,7 +5,10 @@
 //! with a million people takes no longer for it.
 
 use super::Zone;
-use crate::{Mode, Page, segment::SEGMENT_TICKETS};
+use crate::{
+    Mode, Page,
+    segment::{SEGMENT, SEGMENT_TICKETS},
+};
 
 impl Zone {
     /// Checks the invariants of the zone and of its parts.
@@ -28,7 +31,7 @@ impl Zone {
             "numbers are given out in order"
         );
         let issued: u64 = self.segments.iter().map(|segment| segment.issued as u64).sum();
-        let end = self.base * SEGMENT_TICKETS as u64 + issued;
+        let end = self.base * SEGMENT + issued;
         assert_eq!(end, self.next, "the segments hold the numbers up to the next one");
 
         let clock = self.clock();

@@ -8,7 +8,7 @@ use super::{Appointment, Claim, Decided, Entry, Joined, Verdict, Zone};
 use crate::{
     Mode, Now, Position,
     policy::{GRACE_MS, LAST_STEP_MS, longest_near_period_ms, warning_ms},
-    segment::{SEGMENT_TICKETS, Segment},
+    segment::{SEGMENT, SEGMENT_TICKETS, Segment},
     window::Upcoming,
 };
 
@@ -213,8 +213,8 @@ impl Zone {
     pub(super) fn move_front(&mut self, front_end: u64) {
         let is_auto = self.mode() == Mode::Auto;
         for index in 0..self.segments.len() {
-            let first = (self.base + index as u64) * SEGMENT_TICKETS as u64;
-            let end = if is_auto { front_end.saturating_sub(first).min(SEGMENT_TICKETS as u64) } else { 0 };
+            let first = (self.base + index as u64) * SEGMENT;
+            let end = if is_auto { front_end.saturating_sub(first).min(SEGMENT) } else { 0 };
             let new = self.segments[index].set_front(usize::try_from(end).unwrap_or(SEGMENT_TICKETS));
             for ticket in new {
                 let is_near = ticket < self.segments[index].near;
@@ -239,7 +239,7 @@ impl Zone {
         }
         let near_age = self.clock().near_age;
         for (segment, number) in self.segments.iter_mut().zip(self.base..) {
-            let near = near_end.saturating_sub(number * SEGMENT_TICKETS as u64).min(SEGMENT_TICKETS as u64);
+            let near = near_end.saturating_sub(number * SEGMENT).min(SEGMENT);
             segment.set_near(usize::try_from(near).unwrap_or(SEGMENT_TICKETS), near_age);
         }
         end

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use admission::{Census, Deal, Dealt, Drawn, Event, Lots, ZoneId};
+use admission::{Census, Deal, Dealt, Event, Lots, ZoneId};
 use store::{Store, StoreError};
 
 use super::Gate;
@@ -17,12 +17,8 @@ pub struct ZoneDraw {
     pub event: Event,
     /// Whether the event has begun, and the policy in force waits for this draw.
     pub is_due: bool,
-    /// Whether the line is dealt by it.
-    pub is_dealt: bool,
     /// Whether this server reads tickets by it.
     pub is_known: bool,
-    /// The zone's own clock, in milliseconds since 1970.
-    pub unix_ms: u64,
 }
 
 impl<S: Store> Gate<S> {
@@ -43,9 +39,7 @@ impl<S: Store> Gate<S> {
                     zone: room.zone.clone(),
                     event: event.clone(),
                     is_due: has_begun && policy.opens_at.draw == draw && drawn.draw != draw,
-                    is_dealt: drawn.draw == draw,
                     is_known: room.lots(draw).is_some(),
-                    unix_ms,
                 });
             }
         }
@@ -101,12 +95,6 @@ impl<S: Store> Gate<S> {
         let rooms = self.rooms.load();
         let later = rooms.get(zone).map(|room| room.lots_after(lots)).unwrap_or_default();
         later.iter().rev().fold(seq, |seq, later| later.origin(seq).unwrap_or(seq))
-    }
-
-    /// By which draw a zone's line was dealt last, as of the view in use.
-    #[must_use]
-    pub fn drawn(&self, zone: &ZoneId) -> Drawn {
-        self.rooms.load().get(zone).map(|room| room.drawn()).unwrap_or_default()
     }
 
     fn served(&self, zone: &ZoneId) -> Result<Arc<Room<S::Line>>, StoreError> {

@@ -8,14 +8,9 @@ use std::sync::{Arc, OnceLock};
 use ::draw::{
     Checkpoint, Drawn, Note, Places, Randomness, Receipt, Record, Signer, Terms, Tree, VerifierKey,
 };
-use admission::{Census, Lots, LotsFault};
+use admission::{Census, Lots, LotsFault, SEGMENT, SEGMENT_WORDS};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Serialize};
-
-/// Tickets of a segment.
-const SEGMENT: u64 = 65_536;
-/// Words of a segment.
-const WORDS: usize = 1_024;
 
 /// A draw whose list is frozen, or that has taken place.
 #[derive(Clone)]
@@ -183,8 +178,8 @@ impl Kept {
             .chunks(8)
             .map(|bytes| bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)))
             .collect();
-        words.resize(self.segments.len() * WORDS, 0);
-        let of_segment = words.chunks_exact(WORDS).map(<[u64]>::to_vec);
+        words.resize(self.segments.len() * SEGMENT_WORDS, 0);
+        let of_segment = words.chunks_exact(SEGMENT_WORDS).map(<[u64]>::to_vec);
         let list: Vec<(u64, Vec<u64>)> = self.segments.iter().copied().zip(of_segment).collect();
         let from_0 = |drawn: &Arc<Drawn>| drawn.positions().iter().map(|position| position - 1).collect();
         let positions: Vec<u32> = self.drawn.as_ref().map(from_0).unwrap_or_default();
@@ -219,12 +214,9 @@ mod tests {
     use super::*;
 
     fn census() -> Census {
-        let mut live = vec![0; WORDS];
-        (live[0], live[1_023]) = (0b1011, 1 << 63);
-        let first = CensusSegment { index: 3, live, here: vec![0; WORDS] };
-        let mut live = vec![0; WORDS];
-        live[0] = 0b101;
-        let second = CensusSegment { index: 9, live, here: vec![0; WORDS] };
+        let (mut first, mut second) = (CensusSegment::empty(3), CensusSegment::empty(9));
+        (first.live[0], first.live[1_023]) = (0b1011, 1 << 63);
+        second.live[0] = 0b101;
         Census {
             now_ms: 1,
             unix_ms: 1_692_806_300_000,

@@ -25,8 +25,8 @@ use std::{
 
 use admission::{Delta, Drawn, Entry, Header, Image, PAGE_WORDS, Words, ZoneId};
 use redb::{
-    Builder, Database, Durability, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError,
-    TableHandle as _, WriteTransaction,
+    Builder, Database, Durability, Key, ReadOnlyTable, ReadTransaction, ReadableDatabase as _,
+    ReadableTable as _, TableDefinition, TableError, TableHandle as _, WriteTransaction,
 };
 
 use self::{mark::Mark, record::Record};
@@ -326,18 +326,15 @@ fn read(db: &Database) -> Result<Read, Fault> {
             (id, Image { header, pages: Vec::new(), entries: Vec::new(), bound: Vec::new() }),
         );
     }
-    match read.open_table(DRAWN) {
-        Err(TableError::TableDoesNotExist(_)) => {}
-        table => {
-            for row in table?.iter()? {
-                let (name, row) = row?;
-                let (draw, from, end) = row.value();
-                digest ^= drawn_digest(name.value(), row.value());
-                let number = ZoneId::parse(name.value()).ok().and_then(|id| numbers.get(&id).copied());
-                let image = number.and_then(|number| images.get_mut(&number));
-                let (_, image) = image.ok_or_else(|| wrong("a draw has no zone"))?;
-                image.header.drawn = Drawn { draw, from, end };
-            }
+    if let Some(table) = newer_table(&read, DRAWN)? {
+        for row in table.iter()? {
+            let (name, row) = row?;
+            let (draw, from, end) = row.value();
+            digest ^= drawn_digest(name.value(), row.value());
+            let number = ZoneId::parse(name.value()).ok().and_then(|id| numbers.get(&id).copied());
+            let image = number.and_then(|number| images.get_mut(&number));
+            let (_, image) = image.ok_or_else(|| wrong("a draw has no zone"))?;
+            image.header.drawn = Drawn { draw, from, end };
         }
     }
     for row in read.open_table(PAGES)?.iter()? {
@@ -355,15 +352,12 @@ fn read(db: &Database) -> Result<Read, Fault> {
         let (_, image) = images.get_mut(&number).ok_or_else(|| wrong("an entry has no zone"))?;
         image.entries.push((seq, Entry { at_ms, unix_s, life_s }));
     }
-    match read.open_table(BOUND) {
-        Err(TableError::TableDoesNotExist(_)) => {}
-        table => {
-            for row in table?.iter()? {
-                let (key, address) = row?;
-                let (number, seq) = key.value();
-                if let Some((_, image)) = images.get_mut(&number) {
-                    image.bound.push((seq, address.value()));
-                }
+    if let Some(table) = newer_table(&read, BOUND)? {
+        for row in table.iter()? {
+            let (key, address) = row?;
+            let (number, seq) = key.value();
+            if let Some((_, image)) = images.get_mut(&number) {
+                image.bound.push((seq, address.value()));
             }
         }
     }
@@ -376,12 +370,20 @@ fn read(db: &Database) -> Result<Read, Fault> {
     Ok((record, numbers, images.into_values().collect()))
 }
 
+/// A table that older journals do not have.
+fn newer_table<K: Key + 'static, V: redb::Value + 'static>(
+    read: &ReadTransaction,
+    table: TableDefinition<'_, K, V>,
+) -> Result<Option<ReadOnlyTable<K, V>>, TableError> {
+    match read.open_table(table) {
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        table => table.map(Some),
+    }
+}
+
 /// What servers learnt about the zones' people.
 fn read_learned(db: &Database) -> Result<BTreeMap<ZoneId, Vec<u8>>, Fault> {
-    let table = match db.begin_read()?.open_table(LEARNED) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
-        table => table?,
-    };
+    let Some(table) = newer_table(&db.begin_read()?, LEARNED)? else { return Ok(BTreeMap::new()) };
     let mut learned = BTreeMap::new();
     for row in table.iter()? {
         let (name, bytes) = row?;
@@ -395,10 +397,7 @@ fn read_learned(db: &Database) -> Result<BTreeMap<ZoneId, Vec<u8>>, Fault> {
 
 /// The records of the zones' draws.
 fn read_draws(db: &Database) -> Result<BTreeMap<DrawKey, Vec<u8>>, Fault> {
-    let table = match db.begin_read()?.open_table(DRAWS) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
-        table => table?,
-    };
+    let Some(table) = newer_table(&db.begin_read()?, DRAWS)? else { return Ok(BTreeMap::new()) };
     let mut draws = BTreeMap::new();
     for row in table.iter()? {
         let (key, bytes) = row?;
@@ -411,10 +410,7 @@ fn read_draws(db: &Database) -> Result<BTreeMap<DrawKey, Vec<u8>>, Fault> {
 
 /// How many people are inside. Returns the zones of which that is known.
 fn read_inside(db: &Database, images: &mut BTreeMap<ZoneId, Image>) -> Result<HashSet<ZoneId>, Fault> {
-    let table = match db.begin_read()?.open_table(INSIDE) {
-        Err(TableError::TableDoesNotExist(_)) => return Ok(HashSet::new()),
-        table => table?,
-    };
+    let Some(table) = newer_table(&db.begin_read()?, INSIDE)? else { return Ok(HashSet::new()) };
     let mut counting = HashSet::new();
     for row in table.iter()? {
         let (name, inside) = row?;

@@ -10,8 +10,8 @@ use bytes::Bytes;
 
 use super::{
     Redis, Result, Zone,
-    call::{ATTEMPTS, Refused},
-    client::Client,
+    call::{ATTEMPTS, Answer, Refused},
+    client::{Client, Script},
     lock,
     memory::split,
     scripts, text,
@@ -25,46 +25,33 @@ const KEPT_MS: u64 = 400 * 86_400_000;
 impl<C: Client> Redis<C> {
     /// Lists who waits.
     pub(super) async fn list_waiting(&self, zone: &Zone) -> Result<Census> {
-        for _ in 0..ATTEMPTS {
-            let segments: Vec<u64> = self.used_segments(zone)?.into_iter().collect();
-            let answer = match self.run(zone, &scripts::CENSUS, (&segments, &[]), |_| Vec::new()).await {
-                Ok(answer) => answer,
-                Err(Refused::Keys(_)) => {
-                    self.learn_segments(zone).await?;
-                    continue;
-                }
-                Err(Refused::Other(error)) => return Err(error),
-                Err(Refused::Torn(_)) => return Err(Garbled("a census").into()),
-            };
-            let (header, mut rest) = (answer.header, answer.rest);
-            let (settled_ms, recovers) = (rest.number()?, rest.number()?);
-            let (mut names, mut live, mut here) = (rest.list()?, rest.list()?, rest.list()?);
-            let mut listed = Vec::with_capacity(names.len());
-            while !names.is_empty() {
-                listed.push(CensusSegment {
-                    index: names.number()?,
-                    live: words(&mut live)?,
-                    here: words(&mut here)?,
-                });
-            }
-            return Ok(Census {
-                now_ms: header.now,
-                unix_ms: header.unix_ms,
-                next: header.next,
-                drawn: header.drawn,
-                settled_ms,
-                is_recovering: recovers == 1,
-                segments: listed,
+        let Answer { header, mut rest } =
+            self.run_on_line(zone, &scripts::CENSUS, |used| used, Vec::new).await?;
+        let (settled_ms, recovers) = (rest.number()?, rest.number()?);
+        let (mut names, mut live, mut here) = (rest.list()?, rest.list()?, rest.list()?);
+        let mut listed = Vec::with_capacity(names.len());
+        while !names.is_empty() {
+            listed.push(CensusSegment {
+                index: names.number()?,
+                live: words(&mut live)?,
+                here: words(&mut here)?,
             });
         }
-        Err(moves_too_fast())
+        Ok(Census {
+            now_ms: header.now,
+            unix_ms: header.unix_ms,
+            next: header.next,
+            drawn: header.drawn,
+            settled_ms,
+            is_recovering: recovers == 1,
+            segments: listed,
+        })
     }
 
     /// Deals the line anew.
     pub(super) async fn deal_line(&self, zone: &Zone, deal: &Deal, anyway: bool) -> Result<Dealt> {
         let Deal { drawn, frozen, later, .. } = *deal;
-        for _ in 0..ATTEMPTS {
-            let mut segments = self.used_segments(zone)?;
+        let segments = |mut segments: BTreeSet<u64>| {
             let moves = split(later).0 - split(frozen).0;
             let moved: Vec<u64> = (segments.range(split(frozen).0..split(drawn.from).0))
                 .map(|segment| segment + moves)
@@ -72,42 +59,53 @@ impl<C: Client> Redis<C> {
             segments.extend(moved);
             segments.extend(deal.segments.iter().map(|dealt| dealt.index));
             segments.insert(split(drawn.end).0);
-            let segments: Vec<u64> = segments.into_iter().collect();
-            let own = || {
-                let mut args: Vec<Bytes> = [
-                    u64::from(drawn.draw),
-                    frozen,
-                    later,
-                    drawn.from,
-                    drawn.end,
-                    deal.people(),
-                    u64::from(anyway),
-                ]
-                .map(text)
-                .into();
-                for dealt in &deal.segments {
-                    args.push(wire::turn_back(&dealt.live).collect::<Vec<u8>>().into());
-                    args.push(wire::turn_back(&dealt.here).collect::<Vec<u8>>().into());
-                }
-                args
-            };
-            let mut answer = match self.run(zone, &scripts::DEAL, (&segments, &[]), |_| own()).await {
-                Ok(answer) => answer,
-                Err(Refused::Keys(_)) => {
-                    self.learn_segments(zone).await?;
-                    continue;
-                }
-                Err(Refused::Other(error)) => return Err(error),
-                Err(Refused::Torn(_)) => return Err(Garbled("a deal's reply").into()),
-            };
-            return match answer.rest.number()? {
-                0 => Ok(Dealt::NotNow),
-                1 => Ok(Dealt::Done),
-                2 => Ok(Dealt::Changed),
-                _ => Err(Garbled("a deal's reply").into()),
-            };
+            segments
+        };
+        let own = || {
+            let mut args: Vec<Bytes> = [
+                u64::from(drawn.draw),
+                frozen,
+                later,
+                drawn.from,
+                drawn.end,
+                deal.people(),
+                u64::from(anyway),
+            ]
+            .map(text)
+            .into();
+            for dealt in &deal.segments {
+                args.push(wire::turn_back(&dealt.live).collect::<Vec<u8>>().into());
+                args.push(wire::turn_back(&dealt.here).collect::<Vec<u8>>().into());
+            }
+            args
+        };
+        match self.run_on_line(zone, &scripts::DEAL, segments, own).await?.rest.number()? {
+            0 => Ok(Dealt::NotNow),
+            1 => Ok(Dealt::Done),
+            2 => Ok(Dealt::Changed),
+            _ => Err(Garbled("a deal's reply").into()),
         }
-        Err(moves_too_fast())
+    }
+
+    /// Runs a script with the keys of the line's segments, which `segments` may add to. Asks which ones the line has, and tries again, if
+    /// this server does not know them all.
+    async fn run_on_line(
+        &self,
+        zone: &Zone,
+        script: &'static Script,
+        segments: impl Fn(BTreeSet<u64>) -> BTreeSet<u64>,
+        own: impl Fn() -> Vec<Bytes>,
+    ) -> Result<Answer> {
+        for _ in 0..ATTEMPTS {
+            let segments: Vec<u64> = segments(self.used_segments(zone)?).into_iter().collect();
+            match self.run(zone, script, (&segments, &[]), |_| own()).await {
+                Err(Refused::Keys(_)) => self.learn_segments(zone).await?,
+                Err(Refused::Other(error)) => return Err(error),
+                Err(Refused::Torn(_)) => return Err(Garbled("the reply to a draw").into()),
+                Ok(answer) => return Ok(answer),
+            }
+        }
+        Err(StoreError::Away("the line changes faster than this server can follow".to_owned()))
     }
 
     /// The segments of the line that may have tickets, as far as this server knows.
@@ -137,10 +135,6 @@ impl<C: Client> Redis<C> {
         let kept = Reply::new(reply.map_err(StoreError::from)?)?.bytes()?;
         Ok((!kept.is_empty()).then(|| kept.to_vec()))
     }
-}
-
-fn moves_too_fast() -> StoreError {
-    StoreError::Away("the line changes faster than this server can follow".to_owned())
 }
 
 /// The bits of a segment, which may be cut at the end.
