@@ -91,7 +91,7 @@ impl Recorder {
             %zone,
             name,
             role,
-            from = author.from.map_or_else(String::new, |from| from.to_string()),
+            from = address_of(author),
             before = before.clone().unwrap_or_else(null),
             after = after.clone().unwrap_or_else(null),
             "a zone was changed"
@@ -114,7 +114,7 @@ impl Recorder {
             target: "audit",
             name,
             role,
-            from = from.map_or_else(String::new, |from| from.to_string()),
+            from = address_of(author),
             before = text(before),
             after = text(after),
             "the routes were changed"
@@ -130,8 +130,7 @@ impl Recorder {
     /// If a text is not JSON.
     pub fn write_stock(&self, author: &Author, zone: &ZoneId, before: String, after: String) {
         let Author { name, role, from } = author;
-        let from_text = from.map_or_else(String::new, |from| from.to_string());
-        tracing::info!(target: "audit", %zone, name, role, from = from_text, before, after, "what is left was changed");
+        tracing::info!(target: "audit", %zone, name, role, from = address_of(author), before, after, "what is left was changed");
         let (zone, name, role, from) = (zone.clone(), name.clone(), role.clone(), *from);
         let (before, after) = (raw(before), raw(after));
         self.send(Changed::Stock(StockRecord { zone, name, role, from, before, after }));
@@ -160,8 +159,7 @@ impl Recorder {
     /// Records that an operator ended the visit of ticket `seq`. Does not wait.
     pub fn write_left(&self, author: &Author, zone: &ZoneId, epoch: u32, seq: u64) {
         let Author { name, role, from } = author;
-        let from_text = from.map_or_else(String::new, |from| from.to_string());
-        tracing::info!(target: "audit", %zone, epoch, seq, name, role, from = from_text, "an operator ended a visit");
+        tracing::info!(target: "audit", %zone, epoch, seq, name, role, from = address_of(author), "an operator ended a visit");
         let (zone, name, role, from) = (zone.clone(), name.clone(), role.clone(), *from);
         self.send(Changed::Left(LeftRecord { zone, epoch, seq, name, role, from }));
     }
@@ -170,7 +168,6 @@ impl Recorder {
     /// not wait.
     pub fn write_stated(&self, author: &Author, zone: &ZoneId, draw: &str, value: Option<&str>) {
         let Author { name, role, from } = author;
-        let from_text = from.map_or_else(String::new, |from| from.to_string());
         tracing::info!(
             target: "audit",
             %zone,
@@ -178,7 +175,7 @@ impl Recorder {
             value,
             name,
             role,
-            from = from_text,
+            from = address_of(author),
             "an operator stated what decides a draw"
         );
         let (draw, value) = (draw.to_owned(), value.map(str::to_owned));
@@ -189,9 +186,8 @@ impl Recorder {
     /// Records that an operator took this server out of service, or put it back. Does not wait.
     pub fn write_drain(&self, author: &Author, draining: bool) {
         let Author { name, role, from } = author;
-        let from_text = from.map_or_else(String::new, |from| from.to_string());
         let what = if draining { "out of service" } else { "back in service" };
-        tracing::info!(target: "audit", name, role, from = from_text, "an operator took this server {what}");
+        tracing::info!(target: "audit", name, role, from = address_of(author), "an operator took this server {what}");
         let (name, role, from) = (name.clone(), role.clone(), *from);
         self.send(Changed::Drain(DrainRecord { draining, name, role, from }));
     }
@@ -203,6 +199,11 @@ impl Recorder {
             tracing::error!("the audit log is too far behind: the act above is missing from it");
         }
     }
+}
+
+/// The address of an author, for the server's log; empty if the act did not come over the network.
+fn address_of(author: &Author) -> String {
+    author.from.map_or_else(String::new, |from| from.to_string())
 }
 
 impl RecorderQueue {
