@@ -5,15 +5,15 @@
 use std::{ops::Range, sync::Arc, time::Duration};
 
 use admission::{
-    Claim, Dealt, Decided, Definition, Departure, DrawFallback, DrawTerms, Entry, Event, Joined, Leaver,
-    Lots, Mode, Moment, Notice, Outside, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Position, Proof,
-    Randomness, Schedule, Snapshot, Verdict, ZoneId,
+    Claim, Dealt, Decided, Definition, Departure, Entry, Joined, Leaver, Lots, Mode, PAGE_TICKETS,
+    PAGE_WORDS, PagePolls, Policy, Position, Proof, Schedule, Snapshot, Verdict, ZoneId,
 };
 use store::{Defined, Expected, Line as _, Store, StoreError};
 
 use crate::{
     backend::Backend,
     clock::{DEADLINE, now},
+    drawn::drawn_event,
 };
 
 /// Tickets of a segment of the line.
@@ -142,19 +142,7 @@ pub(crate) async fn a_zone_opens_at_its_instant(backend: &impl Backend, zone: &Z
 
 /// Brings the policy of an event into force whose order is drawn, and returns it.
 async fn put_draw(store: &Arc<impl Store>, zone: &ZoneId) -> Policy {
-    let moment = |text| Moment::parse(text).expect("an instant");
-    let event = Event {
-        id: ZoneId::parse("sale").expect("a name"),
-        prequeue_from: moment("2026-01-01T00:00:00Z"),
-        begins: moment("2026-01-02T00:00:00Z"),
-        ends: moment("2100-01-01T00:00:00Z"),
-        before: Outside::Usual,
-        after: Outside::Usual,
-        admit_per_minute: None,
-        max_active: None,
-        draw: Some(DrawTerms { randomness: Randomness::Drand, fallback: DrawFallback::Wait }),
-        notice: Notice::default(),
-    };
+    let event = drawn_event("sale");
     let of_event = event.policy(&policy());
     if store.zones().await.expect("answers").is_none() {
         store.line(zone).put(of_event).await.expect("put");

@@ -9,6 +9,8 @@ mod behaviour;
 #[path = "../support/clock.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
 mod clock;
+#[path = "../support/drawn.rs"]
+mod drawn;
 mod learned;
 mod parts;
 #[path = "../support/redis.rs"]

@@ -4,6 +4,8 @@
 //! The zone's clock is held at the instants of the trace. `WEIR_TRACE_CALLS` sets the number of calls, `WEIR_SEED` the first
 //! seed. A trace that differs is reported with its seed; `WEIR_SEED=… WEIR_TRACE_CALLS=1` runs it alone.
 
+#[path = "../support/drawn.rs"]
+mod drawn;
 #[path = "../support/header.rs"]
 mod header;
 #[path = "../support/plain.rs"]

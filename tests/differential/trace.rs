@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc, task};
 
 use admission::{
-    Census, Claim, Dealt, Definition, Departure, DrawFallback, DrawTerms, Drawn, Dump, Event, Joined, Leaver,
-    Lots, Mode, Moment, Notice, Now, Opening, Outside, PAGE_TICKETS, PAGE_WORDS, Page, PagePolls, Policy,
-    Proof, Randomness, Schedule, SlotState, Snapshot, Verdict, Zone, ZoneId,
+    Census, Claim, Dealt, Definition, Departure, Drawn, Dump, Joined, Leaver, Lots, Mode, Now, Opening,
+    PAGE_TICKETS, PAGE_WORDS, Page, PagePolls, Policy, Proof, Schedule, SlotState, Snapshot, Verdict, Zone,
+    ZoneId,
 };
 use store::{
     Expected, Line as _, Store as _,
@@ -14,6 +14,7 @@ use store::{
 use wait::{Forecast, View};
 
 use crate::{
+    drawn::drawn_event,
     plain::{Connection, Plain},
     seed::Random,
     state,
@@ -134,31 +135,14 @@ fn policy(dice: &mut Random, now_ms: u64) -> Policy {
     };
     let policy = policy.check().expect("in range");
     match dice.below(12) {
-        0 => event(["one", "two"][dice.below(2)]).policy(&policy),
+        0 => drawn_event(["one", "two"][dice.below(2)]).policy(&policy),
         _ => policy,
-    }
-}
-
-/// An event whose order is drawn. It lasts by the clock of the machine, and by that of the trace.
-fn event(id: &str) -> Event {
-    let moment = |text| Moment::parse(text).expect("an instant");
-    Event {
-        id: ZoneId::parse(id).expect("a name"),
-        prequeue_from: moment("2026-01-01T00:00:00Z"),
-        begins: moment("2026-01-02T00:00:00Z"),
-        ends: moment("2100-01-01T00:00:00Z"),
-        before: Outside::Usual,
-        after: Outside::Usual,
-        admit_per_minute: None,
-        max_active: None,
-        draw: Some(DrawTerms { randomness: Randomness::Drand, fallback: DrawFallback::Wait }),
-        notice: Notice::default(),
     }
 }
 
 /// What an operator would define, so that this policy is in force.
 fn definition(policy: Policy) -> Definition {
-    let events = ["one", "two"].map(event);
+    let events = ["one", "two"].map(drawn_event);
     let of_policy = events.into_iter().filter(|event| event.draw_number() == policy.opens_at.draw);
     let schedule = Schedule::new(of_policy.collect(), &policy).expect("a schedule");
     Definition { policy, schedule, ..Definition::default() }
