@@ -13,8 +13,8 @@ const LONGEST_TOKEN = 1_024;
 const LONGEST_PASS = 8_192;
 
 /** Why the wait is longer than before, or not known. */
-export type Reason = "held" | "draw" | "slowed" | "interrupted" | "returned" | "slower";
-const REASONS: readonly string[] = ["held", "draw", "slowed", "interrupted", "returned", "slower"] satisfies Reason[];
+export type Reason = (typeof REASONS)[number];
+const REASONS = ["held", "draw", "slowed", "interrupted", "returned", "slower"] as const;
 
 /** What is left, by tier; `null` for a tier of which nobody knows. `texts` names the labels and prices that belong to it. */
 export interface Stock {
@@ -87,7 +87,7 @@ export function waitingOf(value: unknown): Waiting {
     rank: count(fields["rank"]),
     eta,
     // A reason that this version does not know still explains a longer wait.
-    reason: typeof reason !== "string" ? null : REASONS.includes(reason) ? (reason as Reason) : "slower",
+    reason: typeof reason !== "string" ? null : REASONS.find((known) => known === reason) ?? "slower",
     stale: fields["stale"] === true,
     periodMs: periodWithin(count(fields["pollingPeriod"])),
     opensInMs: fields["opensInMs"] === undefined ? 0 : count(fields["opensInMs"]),
