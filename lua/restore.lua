@@ -75,7 +75,7 @@ local function find_fork()
   end
 end
 
-local taken = 1
+local taken, is_of_another_line = 1, false
 local w_end = (segment_of(w.next + SEGMENT - 1) + 1) * SEGMENT
 
 -- Whether the state has tickets where the server's line has some: of two lines, only one can have a segment.
@@ -126,6 +126,7 @@ elseif not rev_known then
     else
       rev_known, known = 0, 0
       add_past(0, w_end)
+      is_of_another_line = true
     end
   end
 end
@@ -239,14 +240,30 @@ if taken == 1 then
 end
 
 -- Of the people inside, only the number is remembered. They show themselves when they are active. A state that was lost begins blind
--- and stays so until a server says the number.
-if taken == 1 and z.max_active > 0 and w.inside >= 0 then
-  local hidden = max(w.inside - z.inside, 0)
-  if z.unseen_told == 1 and z.now < z.unseen_until then
-    -- Those whose entries this server remembers were unseen before.
-    hidden = max(hidden, z.unseen - (z.inside - inside_before))
+-- and stays so until a server says the number. Who entered after a count was made is known by the totals of entries.
+if taken == 1 and z.max_active > 0 then
+  local before = inside_before + (z.now < z.unseen_until and z.unseen or 0)
+  local new = z.inside - inside_before
+  -- The state counted without those who entered then, as far as this server knows. Totals of two lines cannot be compared.
+  local missing = is_of_another_line and 0 or max(w.entered - z.entered, 0)
+  local most
+  if w.inside >= 0 then
+    local by_server = w.inside + max(z.entered - w.entered, 0)
+    if is_blind() then
+      most = by_server
+    elseif is_of_another_line then
+      most = max(before, w.inside)
+    else
+      most = max(before, min(before + missing, by_server))
+    end
+  elseif not is_blind() then
+    -- This server does not know how many there were. It has told of some of them.
+    if missing > new then begin_blind() else most = before + missing end
   end
-  z.unseen, z.unseen_until, z.unseen_told = hidden, z.now + AGE_OUT * visit_generation_ms(), 1
+  if most then
+    if is_blind() or most > before then z.unseen_until = z.now + AGE_OUT * visit_generation_ms() end
+    z.unseen, z.unseen_told = max(most - z.inside, 0), 1
+  end
 end
 
 -- The servers that have to say what they remember before the presumption ends. A server that did not watch the zone does not know

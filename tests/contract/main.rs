@@ -156,6 +156,7 @@ fn parts(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<
         each_key_may_get_a_value_of_another_type,
         each_key_may_be_spoiled,
         each_key_may_go_back,
+        people_inside_are_counted_once_after_a_mend,
     ]
 }
 

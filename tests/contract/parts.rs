@@ -1,7 +1,10 @@
 //! One key of a zone vanishes, gets another value, or goes back to an earlier one, and all others stay: by a hand, or by a slot that
 //! was being moved when a node died. It is a loss like any other: nobody who asks loses the place or the entry, and the zone goes on.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use admission::{Joined, Mode, Policy, Verdict, ZoneId};
 use store::{
@@ -128,6 +131,8 @@ async fn key_suffers(
     let entries: Vec<_> = verdicts.iter().map(entry).collect();
     let had = claims(epoch, first..first + u64::from(ENTERED));
     b.line(zone).put(limited(Mode::Hold)).await.expect("put");
+    // A server that writes a lost policy back must know this one.
+    a.zones().await.expect("the register");
     let waiting = b.line(zone).join(WAITING).await.expect("joins");
     let line = claims(epoch, waiting.first..waiting.first + u64::from(WAITING));
     for server in [&a, &b] {
@@ -162,12 +167,37 @@ async fn key_suffers(
                 && repeated.iter().zip(&entries).all(|(verdict, entry)| *verdict == Verdict::Entered(*entry))
                 && view.tally.waiting == u64::from(WAITING)
                 && view.tally.entered == inside_before + u64::from(ENTERED)
-                && inside(&view).1 == inside_before + u64::from(ENTERED))
+                && inside(&view).1 == inside_before + u64::from(ENTERED)
+                && (harm != Harm::GoesBack || inside(&view).0 == inside(&view).1))
             .then_some(())
         })
         .await;
     }
     goes_on(&b, zone, &line, &what).await;
+}
+
+/// A server that has not looked for a while does not know how many people are inside. It gives back whom it let in, and these were among
+/// those who had not shown themselves since the state was mended.
+pub(crate) async fn people_inside_are_counted_once_after_a_mend(backend: &InRedis, zone: &ZoneId) {
+    let connect = async || backend.servers.connect(&backend.settings(), Durability::Async).await;
+    let [watches, stood_still] = [connect().await, connect().await];
+    watches.line(zone).put(limited(Mode::Auto)).await.expect("put");
+    stood_still.line(zone).open(limited(Mode::Auto)).await.expect("opened");
+    let Joined { epoch, first, .. } = stood_still.line(zone).join(ENTERED).await.expect("joins");
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(3)).await;
+    tokio::time::resume();
+    let view = watches.line(zone).beat(Vec::new(), 0).await.expect("beats");
+    assert_eq!(inside(&view), (ENTERED.into(), ENTERED.into()));
+
+    harm_key(&backend.servers, zone, "0:in", Harm::Vanishes);
+    watches.line(zone).visits(pages(&[])).await.expect("reports");
+    let view = watches.line(zone).beat(Vec::new(), 0).await.expect("beats");
+    assert_eq!(inside(&view).1, u64::from(ENTERED));
+    let had = claims(epoch, first..first + u64::from(ENTERED));
+    stood_still.line(zone).enter(had).await.expect("decided");
+    let view = stood_still.line(zone).beat(Vec::new(), 0).await.expect("beats");
+    assert_eq!(inside(&view), (ENTERED.into(), ENTERED.into()));
 }
 
 /// People enter again, and the minute's share of those who entered before is kept.
