@@ -169,7 +169,7 @@ async fn key_suffers(
                 && view.tally.entered == inside_before + u64::from(ENTERED)
                 && inside(&view).1 == inside_before + u64::from(ENTERED)
                 && (harm != Harm::GoesBack || inside(&view).0 == inside(&view).1))
-            .then_some(())
+                .then_some(())
         })
         .await;
     }

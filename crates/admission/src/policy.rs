@@ -239,6 +239,15 @@ impl Policy {
         }
     }
 
+    /// This policy, with the fields of `other` that servers use themselves. A store's line has only those that the rules use.
+    #[must_use]
+    pub fn with_limits_of(mut self, other: &Self) -> Self {
+        for field in FIELDS.iter().filter(|field| field.used_by == FieldUsedBy::Servers) {
+            field.set(&mut self, field.number(other));
+        }
+        self
+    }
+
     /// The length of a sub-window, in milliseconds.
     #[must_use]
     pub fn sub_window_ms(&self) -> u64 {

@@ -98,6 +98,9 @@ pub struct Joined {
     pub first: u64,
     /// The instant of the call, in milliseconds on the store's clock.
     pub at_ms: u64,
+    /// The policy by which the store decided. A store without the register knows the fields that the rules use, and has the others'
+    /// defaults.
+    pub policy: Policy,
     /// One verdict per ticket, without estimates.
     pub verdicts: Vec<Verdict>,
     /// The slots after the call.
@@ -109,6 +112,8 @@ pub struct Joined {
 pub struct Decided {
     /// The instant of the call, in milliseconds on the store's clock. An entry with this instant is new; an earlier one is repeated.
     pub at_ms: u64,
+    /// The policy by which the store decided, as in [`Joined::policy`].
+    pub policy: Policy,
     /// One verdict per claim, in the claims' order, without estimates.
     pub verdicts: Vec<Verdict>,
     /// The slots after the call.

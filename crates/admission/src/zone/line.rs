@@ -53,7 +53,14 @@ impl Zone {
         verdicts.extend(self.positions(&standing).into_iter().map(Verdict::Waiting));
         self.tally.joined += u64::from(count);
         self.check();
-        Joined { epoch: self.epoch, first, at_ms: self.now_ms, verdicts, slots: self.slots() }
+        Joined {
+            epoch: self.epoch,
+            first,
+            at_ms: self.now_ms,
+            policy: self.policy,
+            verdicts,
+            slots: self.slots(),
+        }
     }
 
     fn issue(&mut self, gone: bool) -> u64 {
@@ -124,7 +131,7 @@ impl Zone {
             _ => Verdict::Gone,
         };
         let verdicts = claims.iter().map(verdict).collect();
-        Decided { at_ms: self.now_ms, verdicts, slots: self.slots(), drawn: self.drawn }
+        Decided { at_ms: self.now_ms, policy: self.policy, verdicts, slots: self.slots(), drawn: self.drawn }
     }
 
     /// Admits those of `waiting` (ticket, segment, and number there; in the line's order) that have a slot beside one for

@@ -40,7 +40,7 @@ impl<L: Line> Room<L> {
         self.bus.publish(AdmittedWithoutStore { zone: self.id, total });
         let entry = Entry { at_ms: now_ms, unix_s: now_ms / 1_000, life_s };
         if ticket.epoch == EPOCH || self.is_new_entry(ticket.epoch, ticket.seq) {
-            self.publish_admitted(ticket.epoch, ticket.seq, entry, now_ms);
+            self.publish_admitted(ticket.epoch, ticket.seq, entry, now_ms, self.policy());
         }
         Some(self.entered(&ticket, entry, now_ms))
     }

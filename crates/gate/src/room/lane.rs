@@ -190,12 +190,12 @@ async fn join<L: Line>(room: &Room<L>, batch: &mut Batch) {
         Ok(mut joined) => {
             debug_assert_eq!(joined.verdicts.len(), batch.joins.len(), "each caller is answered");
             room.forecast.estimate(&mut joined.verdicts, &joined.slots, joined.at_ms);
-            let (epoch, first, at_ms) = (joined.epoch, joined.first, joined.at_ms);
+            let (epoch, first, at_ms, policy) = (joined.epoch, joined.first, joined.at_ms, joined.policy);
             let mut entered = 0;
             for (seq, verdict) in (first..).zip(&joined.verdicts) {
                 if let Verdict::Entered(entry) = verdict {
                     entered += 1;
-                    room.note_admitted(epoch, seq, *entry, at_ms);
+                    room.note_admitted(epoch, seq, *entry, at_ms, policy);
                 }
             }
             room.bus.publish(Joined { zone: room.id, epoch, first, count, entered, at_ms });
@@ -225,7 +225,7 @@ async fn enter<L: Line>(room: &Room<L>, batch: &mut Batch) {
             room.forecast.estimate(&mut decided.verdicts, &decided.slots, decided.at_ms);
             for ((claim, answer), verdict) in batch.claims.drain(..).zip(decided.verdicts) {
                 if let Verdict::Entered(entry) = verdict {
-                    room.note_admitted(claim.epoch, claim.seq, entry, decided.at_ms);
+                    room.note_admitted(claim.epoch, claim.seq, entry, decided.at_ms, decided.policy);
                 }
                 let _ = answer.send(Ok(ClaimOutcome { verdict, at_ms: decided.at_ms, drawn: decided.drawn }));
             }

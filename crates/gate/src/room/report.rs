@@ -4,7 +4,7 @@
 
 use std::sync::PoisonError;
 
-use admission::{Entry, FirstTold, Ticket};
+use admission::{Entry, FirstTold, Policy, Ticket};
 use events::{Admitted, AdmittedEntry, Bus, Entered, Limited, LimitedCall, Refused, StoreCall, StoreCalled};
 use store::{Line, StoreError};
 use tokio::time::Instant;
@@ -28,9 +28,11 @@ impl<L: Line> Room<L> {
 
     /// Publishes that the store admitted a ticket, unless this server did so before. This follows the store's answer
     /// to the lane and not the reply, because the holder may have hung up, and the store's first answer may be lost.
-    pub(super) fn note_admitted(&self, epoch: u32, seq: u64, entry: Entry, at_ms: u64) {
+    ///
+    /// The policy is the one by which the store decided. The view in use may not have it yet.
+    pub(super) fn note_admitted(&self, epoch: u32, seq: u64, entry: Entry, at_ms: u64, policy: Policy) {
         if self.is_new_entry(epoch, seq) {
-            self.publish_admitted(epoch, seq, entry, at_ms);
+            self.publish_admitted(epoch, seq, entry, at_ms, policy.with_limits_of(&self.policy()));
         }
     }
 
@@ -40,10 +42,9 @@ impl<L: Line> Room<L> {
         self.published.lock().unwrap_or_else(PoisonError::into_inner).note(epoch, seq, now_ms)
     }
 
-    pub(super) fn publish_admitted(&self, epoch: u32, seq: u64, entry: Entry, at_ms: u64) {
-        let (zone, policy) = (self.id, self.policy());
+    pub(super) fn publish_admitted(&self, epoch: u32, seq: u64, entry: Entry, at_ms: u64, policy: Policy) {
         let entry = AdmittedEntry { seq, entered_unix_s: entry.unix_s, at_ms };
-        self.bus.publish(Admitted { zone, epoch, entry, policy });
+        self.bus.publish(Admitted { zone: self.id, epoch, entry, policy });
     }
 
     /// Publishes that a call is refused.

@@ -3,6 +3,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use admission::{Mode, Policy, ZoneId};
+use events::{Event, Kind, Kinds, Scope};
 use gate::{Refusal, Reply, Token, WaitStatus, cells::Cell};
 use store::{Line as _, Store as _};
 use tokio::{task::JoinSet, time::Instant};
@@ -40,6 +41,31 @@ fn a_zone_goes_on_after_its_task_panicked() {
             }
         }
         panic!("the first in line never enters");
+    });
+}
+
+/// Another server changed the zone, and this one has not seen it yet.
+#[test]
+fn an_entry_tells_the_policy_by_which_the_store_decided() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let limits = Policy { waits_per_minute_per_client: 9, ..Policy::default() };
+        let held = Policy { mode: Mode::Hold, ..limits };
+        let server = serve_one(&fake, &zones(&["z"], held)).await;
+        let mut told = server.bus.subscribe("test", Scope::Root, Kinds::of(&[Kind::Admitted])).expect("few");
+        let (token, _) = waits(&server.gate.join("z").await.expect("served"));
+        fake.line(&zone("z")).put(Policy { mode: Mode::Open, ..limits }).await.expect("changed");
+        is_in(&server.gate.join("z").await.expect("served"));
+        pass(1.5).await;
+        let _ = server.gate.poll("z", &token).await.expect("served");
+        let mut modes = Vec::new();
+        while let Some(batch) = told.try_next() {
+            for event in batch.events {
+                let Event::Admitted(admitted) = event else { panic!("{event:?} was not asked for") };
+                modes.push((admitted.policy.mode, admitted.policy.waits_per_minute_per_client));
+            }
+        }
+        assert_eq!(modes, [(Mode::Open, 9); 2]);
     });
 }
 

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
-use admission::{Definition, FIELDS, FieldUsedBy, Mode, PAGE_TICKETS, PagePolls, Snapshot};
+use admission::{Definition, Mode, PAGE_TICKETS, PagePolls, Snapshot};
 use tokio::time::Instant;
 
 use super::{
@@ -93,9 +93,7 @@ impl<C: Client> Redis<C> {
         };
         // The zone's state has only what the rules read. The limits that servers check come from the register.
         if let Some(Definition { policy, .. }) = lock(&self.register).zones.get(&zone.id) {
-            for field in FIELDS.iter().filter(|field| field.used_by == FieldUsedBy::Servers) {
-                field.set(&mut snapshot.policy, field.number(policy));
-            }
+            snapshot.policy = snapshot.policy.with_limits_of(policy);
         }
         Ok(snapshot)
     }

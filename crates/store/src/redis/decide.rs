@@ -121,8 +121,8 @@ impl<C: Client> Redis<C> {
                 });
             }
         }
-        let Header { now: at_ms, drawn, .. } = answer.header;
-        Ok(Decided { at_ms, verdicts, slots: memory.slots(), drawn })
+        let Header { now: at_ms, policy, drawn, .. } = answer.header;
+        Ok(Decided { at_ms, policy, verdicts, slots: memory.slots(), drawn })
     }
 }
 
@@ -150,5 +150,6 @@ fn joined(zone: &Zone, count: u32, mut answer: Answer) -> Result<Joined> {
     let mut memory = lock(&zone.memory);
     let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
     memory.note((first..).zip(verdicts.iter().copied()));
-    Ok(Joined { epoch: answer.header.epoch, first, at_ms, verdicts, slots: memory.slots() })
+    let Header { epoch, policy, .. } = answer.header;
+    Ok(Joined { epoch, first, at_ms, policy, verdicts, slots: memory.slots() })
 }
