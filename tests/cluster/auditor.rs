@@ -490,11 +490,13 @@ impl Auditor {
                 let is_recovering =
                     self.disturbed.iter().any(|&(from, until)| (from..=until + more_ms).contains(&now));
                 let is_valid = |at: u64, pass: &PassClaims| now < at + u64::from(pass.ttl_s) * 1_000;
-                // A call that was under way when the pass was told may have been answered before the entry.
+                // A call that was under way when the pass was told may have been answered before the entry, and a server that has not heard of
+                // the entry answers from its view.
                 if let Some((at, pass)) = asked_again
-                    && at <= asked
+                    && let decided = self.decision_of(&pass).map_or(at, |decision| decision.ms)
+                    && at.max(decided + VIEW_MS) <= asked
                     && !is_recovering
-                    && is_valid(self.decision_of(&pass).map_or(at, |decision| decision.ms), &pass)
+                    && is_valid(decided, &pass)
                 {
                     let told = self.users[user].told.clone();
                     self.pass_lost((now, at), user, &told, &pass, "the holder waits again");
