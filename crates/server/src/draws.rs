@@ -7,7 +7,8 @@
 //!
 //! Each step can be repeated by any server, at any time: a server that was away goes on from what is kept, and what the store lost is
 //! given back. Invariants: nothing secret goes into the order; the list never changes once a checkpoint is kept; a step that fails is
-//! logged and tried again, and until then nobody enters.
+//! logged and tried again, and until then nobody enters. What takes long for a long list is computed beside the threads that serve, and
+//! without a lock.
 
 mod drand;
 mod kept;
@@ -198,7 +199,8 @@ impl Draws {
             (None, _, Fallback::Arrival) => Randomness::Arrival { statement: sign(Statement::Missing)? },
             _ => return Err(NotStated::NotAsked),
         };
-        let drawn = kept.drawn(randomness.clone()).map_err(|fault| NotStated::Wrong(fault.to_string()))?;
+        let drawn =
+            draw_by(&kept, randomness.clone()).await.map_err(|fault| NotStated::Wrong(fault.to_string()))?;
         let kept = self.keep(&key, drawn.to_bytes()).await.map_err(|fault| match fault {
             Fault::Store(error) => NotStated::Away(error),
             other => NotStated::Wrong(other.to_string()),
@@ -216,7 +218,8 @@ impl Draws {
         let lots = match self.gate.lots(&draw.zone, key.1) {
             Some(lots) => lots,
             None => {
-                let lots = Arc::new(kept.lots(key.1)?);
+                let number = key.1;
+                let lots = Arc::new(aside(move || kept.lots(number)).await?);
                 self.gate.add_lots(&draw.zone, Arc::clone(&lots));
                 lots
             }
@@ -248,7 +251,7 @@ impl Draws {
             return self.keep(key, bytes).await.map(Some);
         }
         if let Some(bytes) = self.gate.keep_draw(&draw.zone, key.1, None).await? {
-            return self.note(key, bytes).map(Some);
+            return self.note(key, bytes).await.map(Some);
         }
         if !draw.is_due {
             return Ok(None);
@@ -257,7 +260,7 @@ impl Draws {
         if census.settled_ms > census.now_ms || census.is_recovering {
             return Err(Fault::Unsettled);
         }
-        let frozen = self.freeze(draw, &census)?;
+        let frozen = self.freeze(draw, census).await?;
         tracing::info!(
             zone = %draw.zone, event = %draw.event.id, people = frozen.checkpoint().in_line(),
             "the list of the draw is frozen"
@@ -265,7 +268,7 @@ impl Draws {
         self.keep(key, frozen.to_bytes()).await.map(Some)
     }
 
-    fn freeze(&self, draw: &ZoneDraw, census: &Census) -> Result<Kept, Fault> {
+    async fn freeze(&self, draw: &ZoneDraw, census: Census) -> Result<Kept, Fault> {
         let Some(terms) = &draw.event.draw else { return Err(Fault::Kept("it has no terms".to_owned())) };
         // The announced round must not be known yet, whichever of the clocks is behind.
         let now_s = (census.unix_ms.max(store::unix_ms())).div_ceil(1_000);
@@ -289,30 +292,37 @@ impl Draws {
             announced,
             fallback,
         };
-        Ok(Kept::frozen(&self.signer(), terms, census)?)
+        let signer = self.signer();
+        Ok(aside(move || Kept::frozen(&signer, terms, &census)).await?)
     }
 
     /// Keeps it in the store, and takes in what is kept there then.
     async fn keep(&self, key: &Key, new: Vec<u8>) -> Result<Arc<Kept>, Fault> {
         let bytes = self.gate.keep_draw(&key.0, key.1, Some(new)).await?;
         let bytes = bytes.ok_or_else(|| Fault::Kept("the store does not keep it".to_owned()))?;
-        self.note(key, bytes)
+        self.note(key, bytes).await
     }
 
-    fn note(&self, key: &Key, bytes: Vec<u8>) -> Result<Arc<Kept>, Fault> {
+    async fn note(&self, key: &Key, bytes: Vec<u8>) -> Result<Arc<Kept>, Fault> {
+        let before = self.known().get(key).and_then(|known| known.kept.clone());
+        let (kept, bytes) = match before.filter(|(_, before)| *before == bytes) {
+            Some(same) => same,
+            None => aside(move || Kept::read(&bytes).map(|kept| (Arc::new(kept), bytes)))
+                .await
+                .map_err(Fault::Kept)?,
+        };
         let mut known = self.known();
         let known = known.entry(key.clone()).or_default();
-        let before = known.kept.as_ref().filter(|(_, before)| *before == bytes);
-        let kept = match before {
-            Some((kept, _)) => Arc::clone(kept),
-            None => Arc::new(Kept::read(&bytes).map_err(Fault::Kept)?),
-        };
-        (known.kept, known.asked) = (Some((Arc::clone(&kept), bytes)), Some(Instant::now()));
+        known.asked = Some(Instant::now());
+        // An operator's statement may have been kept while this was read.
+        if known.kept.as_ref().is_none_or(|(_, had)| had.first() <= bytes.first()) {
+            known.kept = Some((Arc::clone(&kept), bytes));
+        }
         Ok(kept)
     }
 
     /// Fetches the announced round, once it is due. A value that an operator states comes by [`Draws::state`].
-    async fn ask_for_randomness(&self, draw: &ZoneDraw, key: &Key, kept: &Kept) -> Result<(), Fault> {
+    async fn ask_for_randomness(&self, draw: &ZoneDraw, key: &Key, kept: &Arc<Kept>) -> Result<(), Fault> {
         let Announced::Drand { round } = kept.checkpoint().terms().announced else { return Ok(()) };
         let due_ms = QUICKNET.round_unix_s(round) * 1_000;
         if store::unix_ms() < due_ms {
@@ -321,7 +331,7 @@ impl Draws {
         let mut troubles = Vec::new();
         for relay in &self.settings.drand {
             match relay.fetch(round).await {
-                Ok(signature) => match kept.drawn(Randomness::Drand { round, signature }) {
+                Ok(signature) => match draw_by(kept, Randomness::Drand { round, signature }).await {
                     Ok(drawn) => {
                         tracing::info!(zone = %draw.zone, event = %draw.event.id, round, "the round of drand is there");
                         return self.keep(key, drawn.to_bytes()).await.map(drop);
@@ -358,4 +368,15 @@ impl Draws {
     pub fn key(&self) -> VerifierKey {
         self.signer().key().clone()
     }
+}
+
+/// A draw with the randomness that came.
+async fn draw_by(kept: &Arc<Kept>, randomness: Randomness) -> Result<Kept, ::draw::Fault> {
+    let kept = Arc::clone(kept);
+    aside(move || kept.drawn(randomness)).await
+}
+
+/// Computes something that takes long: 600,000 places are a tree of a million digests.
+async fn aside<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(compute).await.expect("it does not panic, and nobody aborts it")
 }
