@@ -115,11 +115,11 @@ export function Course({ steps, now_s }) {
 /** The value of an event's part as people read it. */
 export function shownPart(name, value) {
   if (value === undefined && name === "order") return t("order.arrival");
-  if (value === undefined) return ["randomness", "fallback"].includes(name) ? "–" : t(name === "notice" ? "event.notice.usual" : "event.usual");
+  if (value === undefined) return ["randomness", "fallback", "before_page", "after_page"].includes(name) ? "–" : t(name === "notice" ? "event.notice.usual" : "event.usual");
   if (MOMENTS.includes(name)) return instant(value);
   if (name === "before" || name === "after") return t(`outside.${value}`);
   if (name === "order" || name === "fallback") return t(`${name}.${value}`);
-  return name === "notice" || name === "randomness" ? `“${value}”` : shown(name, value);
+  return name === "notice" || ["randomness", "before_page", "after_page"].includes(name) ? `“${value}”` : shown(name, value);
 }
 
 /** A whole event, a line for each part. */

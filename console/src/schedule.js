@@ -19,7 +19,9 @@ export const FALLBACKS = ["wait", "arrival"];
 /** What may apply before and after an event. */
 export const OUTSIDE = ["usual", "hold", "closed"];
 /** The parts of an event beside its name, in the order in which they are shown. */
-export const PARTS = ["prequeue_from", "begins", "ends", "before", "after", "admit_per_minute", "max_active", "order", "randomness", "fallback", "notice"];
+export const PARTS = ["prequeue_from", "begins", "ends", "before", "before_page", "after", "after_page", "admit_per_minute", "max_active", "order", "randomness", "fallback", "notice"];
+/** Where people go on while the zone is closed, and where the event says that it is. */
+export const PAGES = { before_page: "before", after_page: "after" };
 export const MOMENTS = ["prequeue_from", "begins", "ends"];
 
 /** An event with its seconds, and with the parts in which it may be silent. */

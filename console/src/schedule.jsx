@@ -11,7 +11,7 @@ import { allZones, hereZone, isSure, isZone, partsOf, readInstant, secondOf, wri
 import { live, now_s as serverNow } from "./live.js";
 import { Course, instant, shownPart } from "./parts.jsx";
 import { NUMBERS, isZoneId } from "./policy.js";
-import { FALLBACKS, MAX_EVENTS, MOMENTS, ORDERS, OUTSIDE, PARTS, USUAL_PREQUEUE_S, courseOfChange, eventFaults, rebased, refusedPart, sortedEvents, stateOf } from "./schedule.js";
+import { FALLBACKS, MAX_EVENTS, MOMENTS, ORDERS, OUTSIDE, PAGES, PARTS, USUAL_PREQUEUE_S, courseOfChange, eventFaults, rebased, refusedPart, sortedEvents, stateOf } from "./schedule.js";
 import { span, t } from "./words.js";
 
 const COUNTS = ["admit_per_minute", "max_active"];
@@ -40,6 +40,7 @@ function draftOf(event) {
     follows: !event,
     before: event?.before ?? "usual",
     after: event?.after ?? "usual",
+    ...Object.fromEntries(Object.keys(PAGES).map((name) => [name, event?.[name] ?? ""])),
     order: event?.order ?? "arrival",
     randomness: event?.randomness ?? "drand",
     fallback: event?.fallback ?? "wait",
@@ -59,6 +60,7 @@ function following(draft) {
 function readDraft(draft, others) {
   const moments = Object.fromEntries(MOMENTS.map((name) => [name, writtenOf(draft[name], draft.zone)]));
   const event = { id: draft.id, ...moments, before: draft.before, after: draft.after };
+  for (const [name, of] of Object.entries(PAGES)) if (draft[of] === "closed" && draft[name].trim() !== "") event[name] = draft[name].trim();
   const [faults, missing] = [{}, {}];
   if (draft.id === "") missing.id = t("event.needed");
   else if (!isZoneId(draft.id)) faults.id = t("zone.id.how");
@@ -233,21 +235,24 @@ function EventForm({ form: { base, id, draft }, set, end, zone }) {
       {hint(name, t(`event.${name}.how`))}
     </div>
   );
+  const text = (name, how = t(`event.${name}.how`)) => (
+    <div class="field">
+      <label for={fieldId(name)}>{part(name)}</label>
+      <input
+        id={fieldId(name)}
+        autocomplete="off"
+        spellcheck={false}
+        value={draft[name]}
+        aria-invalid={Boolean(faults[name])}
+        aria-describedby={`event-${name}-how`}
+        onInput={(typed) => put({ [name]: typed.target.value })}
+      />
+      {hint(name, how)}
+    </div>
+  );
   const draw = draft.order === "draw" && (
     <>
-      <div class="field">
-        <label for={fieldId("randomness")}>{part("randomness")}</label>
-        <input
-          id={fieldId("randomness")}
-          autocomplete="off"
-          spellcheck={false}
-          value={draft.randomness}
-          aria-invalid={Boolean(faults.randomness)}
-          aria-describedby="event-randomness-how"
-          onInput={(typed) => put({ randomness: typed.target.value })}
-        />
-        {hint("randomness", t("event.randomness.how"))}
-      </div>
+      {text("randomness")}
       {choice("fallback", FALLBACKS, "fallback")}
     </>
   );
@@ -299,7 +304,9 @@ function EventForm({ form: { base, id, draft }, set, end, zone }) {
       {choice("order", ORDERS, "order")}
       {draw}
       {choice("before", OUTSIDE, "outside")}
+      {draft.before === "closed" && text("before_page", t("event.page.how"))}
       {choice("after", OUTSIDE, "outside")}
+      {draft.after === "closed" && text("after_page", t("event.page.how"))}
       {COUNTS.map(count)}
       <Notices draft={draft} faults={faults} set={(notice) => put({ notice })} name="event-notice" legend={t("event.notice")} />
       {faults.notice && <p class="fault" role="alert" tabindex="-1">{faults.notice}</p>}

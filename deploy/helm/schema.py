@@ -121,7 +121,9 @@ def zones(page: str) -> dict:
     around = {"enum": ["usual", "hold", "closed"]}
     event = {
         "id": TEXT, "prequeue_from": TEXT, "begins": TEXT, "ends": TEXT, "before": around, "after": around,
+        "before_page": TEXT, "after_page": TEXT,
         "admit_per_minute": rules["admit_per_minute"], "max_active": rules["max_active"], "notice": NOTICE,
+        "order": {"enum": ["arrival", "draw"]}, "randomness": TEXT, "fallback": {"enum": ["wait", "arrival"]},
     }
     of_zone = {
         "id": a_text("^[A-Za-z0-9_.:-]{1,64}$"), **rules, "notice": NOTICE,
@@ -147,7 +149,7 @@ def config(root: pathlib.Path) -> dict:
     fields["zone"] = zones((pages / "policy.md").read_text())
     fields["route"] = routes()
     token = an_object(
-        {"name": a_text("^[A-Za-z0-9_.@-]{1,64}$"), "role": {"enum": ["viewer", "operator", "admin"]}, "sha256": SHA256},
+        {"name": a_text("^[A-Za-z0-9_.@-]{1,64}$"), "role": {"enum": ["viewer", "shop", "operator", "admin"]}, "sha256": SHA256},
         required=["name", "role", "sha256"],
     )
     fields["admin_token"] = a_list(token)

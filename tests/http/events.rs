@@ -142,6 +142,33 @@ pub(crate) fn events_of_a_file() {
 }
 
 /// What is wrong with an event is said, with the field, and changes nothing.
+/// Until the pre-queue, whoever comes is led to the page that the event names. The page of a zone without one says that it is closed.
+pub(crate) fn a_closed_zone_leads_to_the_page_of_its_event() {
+    let weir = Setup::zone(600, "").start();
+    let (mut soon, _) = event(600, 1_200);
+    soon["prequeue_from"] = in_s(500).0.into();
+    assert_eq!(patch(&weir, &json!({ "events": [soon] })).0, 200);
+    let refused = eventually("the zone is closed", || {
+        let reply = weir.post("/traffic/wait", &body("Z", None));
+        (reply.status == 503).then_some(reply)
+    });
+    assert!(refused.json()["page"].is_null(), "{refused:?}");
+    assert_eq!(weir.get("/wait/Z").status, 200);
+
+    soon["before_page"] = "https://shop.example/soon?sale=1".into();
+    assert_eq!(patch(&weir, &json!({ "events": [soon] })).0, 200);
+    let led = eventually("the page leads on", || {
+        let reply = weir.get("/wait/Z");
+        (reply.status == 303).then_some(reply)
+    });
+    assert_eq!(led.header("location"), Some("https://shop.example/soon?sale=1"));
+    assert_eq!(led.header("cache-control"), Some("no-store"));
+    let refused = weir.post("/traffic/wait", &body("Z", None));
+    assert_eq!((refused.status, &refused.json()["page"]), (503, &"https://shop.example/soon?sale=1".into()));
+    let shown = weir.admin_ask("GET", "/admin/v1/zones/Z", &[], None).json();
+    assert_eq!(shown["events"][0]["before_page"], "https://shop.example/soon?sale=1");
+}
+
 pub(crate) fn wrong_events_are_refused() {
     let weir = Setup::zone(600, "").start();
     let with = |field: &str, value: Value| {
@@ -149,6 +176,12 @@ pub(crate) fn wrong_events_are_refused() {
         event[field] = value;
         json!({ "events": [event] })
     };
+    let with_page = |before: &str, page: &str| {
+        let (mut event, _) = event(600, 1_200);
+        (event["before"], event["before_page"]) = (before.into(), page.into());
+        json!({ "events": [event] })
+    };
+    let closed_with = |page: &str| with_page("closed", page);
     let two = |more: i64| {
         let (mut other, one) = (event(600 + more, 3_000 + more).0, event(600, 1_200).0);
         other["id"] = "other".into();
@@ -179,6 +212,21 @@ pub(crate) fn wrong_events_are_refused() {
         (with("notice", json!({ "EN": "x" })), 400, "wrong_type", "`events.0.notice`"),
         (with("order", "lot".into()), 400, "wrong_type", "\"lot\" is not one of arrival, draw"),
         (with("randomness", "drand".into()), 400, "wrong_type", "only an event with order = draw has it"),
+        (with_page("hold", "/soon"), 400, "wrong_type", "only an event with before = closed has it"),
+        (
+            closed_with("javascript:alert(1)"),
+            400,
+            "wrong_type",
+            "`events.0.before_page`: \"javascript:alert(1)\" is no address",
+        ),
+        (closed_with("//elsewhere.example"), 400, "wrong_type", "is no address of a page"),
+        (
+            closed_with("https://shop.example@elsewhere.example/"),
+            400,
+            "wrong_type",
+            "is no address of a page",
+        ),
+        (closed_with("/a b"), 400, "wrong_type", "is no address of a page"),
         (two(1_100), 422, "out_of_range", "has its pre-queue from"),
         (json!({ "policy": { "opens_at": "soon" } }), 400, "wrong_type", "`policy.opens_at`"),
         (json!({ "policy": { "opens_at": 5 } }), 400, "wrong_type", "`policy.opens_at` must be an instant"),

@@ -95,6 +95,7 @@ fn together() -> Vec<Trial> {
         events::an_event_begins_and_ends_by_itself,
         events::a_restart_does_not_move_an_event,
         events::events_of_a_file,
+        events::a_closed_zone_leads_to_the_page_of_its_event,
         events::wrong_events_are_refused,
         passes::expiry_is_fixed_at_the_entry,
         line::moves_in_order_and_at_the_windows_speed,

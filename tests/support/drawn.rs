@@ -12,6 +12,8 @@ pub(crate) fn drawn_event(id: &str) -> Event {
         ends: moment("2100-01-01T00:00:00Z"),
         before: Outside::Usual,
         after: Outside::Usual,
+        before_page: None,
+        after_page: None,
         admit_per_minute: None,
         max_active: None,
         draw: Some(DrawTerms { randomness: Randomness::Drand, fallback: DrawFallback::Wait }),

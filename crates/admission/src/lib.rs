@@ -48,7 +48,8 @@ pub use policy::{
     Policy, PolicyFault, RULE_FIELDS, SECOND_FIELDS, TextFault, ZoneId, ZoneIdFault,
 };
 pub use schedule::{
-    DrawFallback, DrawTerms, Event, Moment, NoEvent, Outside, Phase, Randomness, Schedule, ScheduleFault,
+    DrawFallback, DrawTerms, Event, Moment, NoEvent, NoPageAddress, Outside, PageAddress, Phase, Randomness,
+    Schedule, ScheduleFault,
 };
 pub use seal::{BadSeal, BypassSealer, KeyId, SEALED_LEN, SealKey, Sealer, Seals, VISIT_LEN, VisitSealer};
 pub use segment::{IDLE_AGE, PAGE_TICKETS, PAGE_WORDS, SEGMENT, SEGMENT_WORDS, Words};

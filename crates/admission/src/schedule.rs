@@ -67,6 +67,47 @@ impl Outside {
     }
 }
 
+/// The address of a page to which people go on while a zone is closed: of another host, or a path of the host that shows the waiting page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageAddress(Arc<str>);
+
+/// A text is no address of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "is no address of a page: write one as https://shop.example/soon or /soon, of at most {max} visible ASCII characters, without user, \\ and \"",
+    max = PageAddress::MAX
+)]
+pub struct NoPageAddress;
+
+impl PageAddress {
+    /// The longest address, in bytes.
+    pub const MAX: usize = 1_024;
+
+    /// Reads an address.
+    ///
+    /// # Errors
+    /// [`NoPageAddress`].
+    pub fn parse(text: &str) -> Result<Self, NoPageAddress> {
+        let is_spelled = text.len() <= Self::MAX
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'"' | b'<' | b'>'));
+        let of_host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        let is_right = match of_host.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default()) {
+            Some(host) => !host.is_empty() && !host.starts_with(':') && !host.contains('@'),
+            // Two slashes begin another host.
+            None => text.starts_with('/') && !text.starts_with("//"),
+        };
+        if is_spelled && is_right { Ok(Self(text.into())) } else { Err(NoPageAddress) }
+    }
+
+    /// The address, as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// The value of this name.
 fn named<T: Copy>(all: &[(T, &'static str)], name: &str) -> Option<T> {
     all.iter().find(|(_, known)| *known == name).map(|(value, _)| *value)
@@ -155,6 +196,10 @@ pub struct Event {
     pub before: Outside,
     /// What applies from the end on, until the next event.
     pub after: Outside,
+    /// Where people go on while the zone is closed before the pre-queue.
+    pub before_page: Option<PageAddress>,
+    /// Where people go on while the zone is closed after the end.
+    pub after_page: Option<PageAddress>,
     /// How many people may enter in a minute, where that differs from the zone's policy.
     pub admit_per_minute: Option<u32>,
     /// How many people may be inside, where that differs from the zone's policy.
@@ -358,6 +403,10 @@ const UNIT: char = '\u{1f}';
 /// The name of the part that says where a stated value comes from. It is no language.
 const STATED: &str = "#stated";
 
+/// The names of the parts that say where people go on.
+const BEFORE_PAGE: &str = "#before_page";
+const AFTER_PAGE: &str = "#after_page";
+
 impl Event {
     /// All of it in one text, for registers and tags.
     #[must_use]
@@ -378,7 +427,9 @@ impl Event {
         if let Some(draw) = &self.draw {
             text.extend([" draw ", draw.fallback.word()]);
         }
-        for (language, notice) in stated.into_iter().chain(self.notice.iter()) {
+        let pages = [(BEFORE_PAGE, &self.before_page), (AFTER_PAGE, &self.after_page)];
+        let pages = pages.into_iter().filter_map(|(name, page)| Some((name, page.as_ref()?.as_str())));
+        for (language, notice) in stated.into_iter().chain(pages).chain(self.notice.iter()) {
             text.extend([UNIT.encode_utf8(&mut [0; 4]), language, UNIT.encode_utf8(&mut [0; 4]), notice]);
         }
         text
@@ -403,12 +454,15 @@ impl Event {
         };
         let mut notice = Vec::new();
         let mut randomness = Randomness::Drand;
+        let (mut before_page, mut after_page) = (None, None);
+        let page = |text| PageAddress::parse(text).map(Some).map_err(|_| NoEvent);
         while let Some(language) = parts.next() {
             let text = parts.next().ok_or(NoEvent)?;
-            if language == STATED {
-                randomness = Randomness::Stated(DrawTerms::source(text).ok_or(NoEvent)?);
-            } else {
-                notice.push((language, text));
+            match language {
+                STATED => randomness = Randomness::Stated(DrawTerms::source(text).ok_or(NoEvent)?),
+                BEFORE_PAGE => before_page = page(text)?,
+                AFTER_PAGE => after_page = page(text)?,
+                language => notice.push((language, text)),
             }
         }
         let draw = match order {
@@ -425,6 +479,8 @@ impl Event {
             ends: moment(ends)?,
             before: Outside::named(before).ok_or(NoEvent)?,
             after: Outside::named(after).ok_or(NoEvent)?,
+            before_page,
+            after_page,
             admit_per_minute: number(per_minute)?,
             max_active: number(max_active)?,
             draw,
@@ -467,6 +523,7 @@ impl Event {
     fn changes(&self, new: &Self) -> Vec<String> {
         let number =
             |number: Option<u32>| number.map_or_else(|| "the zone's".to_owned(), |number| number.to_string());
+        let page = |page: &Option<PageAddress>| page.as_ref().map_or("none", PageAddress::as_str).to_owned();
         let all = |of: &Self| {
             [
                 ("prequeue_from", of.prequeue_from.to_string()),
@@ -474,6 +531,8 @@ impl Event {
                 ("ends", of.ends.to_string()),
                 ("before", of.before.word().to_owned()),
                 ("after", of.after.word().to_owned()),
+                ("before_page", page(&of.before_page)),
+                ("after_page", page(&of.after_page)),
                 ("admit_per_minute", number(of.admit_per_minute)),
                 ("max_active", number(of.max_active)),
                 ("order", of.order_text()),
@@ -504,6 +563,16 @@ impl Event {
 }
 
 impl Phase<'_> {
+    /// Where people go on, if the zone is closed.
+    #[must_use]
+    pub fn page(&self) -> Option<&PageAddress> {
+        match self {
+            Self::Before(event) => event.before_page.as_ref(),
+            Self::After(event) => event.after_page.as_ref(),
+            Self::Usual | Self::Prequeue(_) | Self::Open(_) => None,
+        }
+    }
+
     /// The policy that counts then, of a zone with this policy.
     pub(crate) fn policy(self, usual: &Policy) -> Policy {
         let outside = |what| match what {
@@ -538,6 +607,8 @@ pub(crate) mod tests {
             ends: moment(ends),
             before: Outside::Usual,
             after: Outside::Usual,
+            before_page: None,
+            after_page: None,
             admit_per_minute: None,
             max_active: None,
             draw: None,
@@ -554,6 +625,8 @@ pub(crate) mod tests {
         Event {
             before: Outside::Closed,
             after: Outside::Hold,
+            before_page: PageAddress::parse("https://shop.example/soon?a=b#c").ok(),
+            after_page: PageAddress::parse("/wait/OTHER").ok(),
             admit_per_minute: Some(600),
             max_active: Some(50),
             notice: Notice::new([("en", "Soon."), ("ko", "곧\n시작")]).expect("a notice"),

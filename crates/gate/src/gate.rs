@@ -22,8 +22,8 @@ use std::{
 };
 
 use admission::{
-    BypassSealer, Definition, Departure, Leaver, Notice, Policy, Seals, Ticket, VISIT_LEN, Visit, VisitState,
-    ZoneId,
+    BypassSealer, Definition, Departure, Leaver, Mode, Notice, PageAddress, Policy, Seals, Ticket, VISIT_LEN,
+    Visit, VisitState, ZoneId,
 };
 use arc_swap::ArcSwap;
 use events::{Bus, Refused};
@@ -314,6 +314,14 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn schedule_s(&self, zone: &str) -> Option<u64> {
         self.rooms.load().get(zone).map(|room| room.schedule_s(store::unix_ms()))
+    }
+
+    /// Where people go on who come to a zone while it is closed before or after an event.
+    #[must_use]
+    pub fn closed_page(&self, zone: &str) -> Option<PageAddress> {
+        let rooms = self.rooms.load();
+        let room = rooms.get(zone).filter(|room| room.policy().mode == Mode::Closed)?;
+        room.definition().schedule.phase(room.schedule_s(store::unix_ms())).page().cloned()
     }
 
     /// The notice of a zone, if it is served. It may be empty.

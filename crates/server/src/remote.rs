@@ -346,12 +346,14 @@ fn number_or_text(text: &str) -> Value {
 }
 
 /// The fields of an event, beside its notice.
-const OF_EVENT: [&str; 10] = [
+const OF_EVENT: [&str; 12] = [
     "prequeue_from",
     "begins",
     "ends",
     "before",
     "after",
+    "before_page",
+    "after_page",
     "admit_per_minute",
     "max_active",
     "order",
@@ -467,6 +469,8 @@ mod tests {
             ends: String::new(),
             before: String::new(),
             after: String::new(),
+            before_page: Some("/".to_owned()),
+            after_page: Some("/".to_owned()),
             admit_per_minute: Some(1),
             max_active: Some(1),
             order: "draw".to_owned(),

@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use admission::{
-    DrawFallback, DrawTerms, Event, InstantFault, Moment, Notice, NoticeFault, Outside, Randomness, ZoneId,
+    DrawFallback, DrawTerms, Event, InstantFault, Moment, NoPageAddress, Notice, NoticeFault, Outside,
+    PageAddress, Randomness, ZoneId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,12 @@ pub struct EventJson {
     /// What applies from `ends` on, until the next event.
     #[serde(default = "usual")]
     pub after: String,
+    /// Where people go on while the zone is closed before the pre-queue: the address of a page, or a path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_page: Option<String>,
+    /// The same, after the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after_page: Option<String>,
     /// How many people may enter in a minute, where that differs from the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admit_per_minute: Option<u32>,
@@ -84,6 +91,8 @@ impl From<&Event> for EventJson {
             ends: event.ends.to_string(),
             before: event.before.word().to_owned(),
             after: event.after.word().to_owned(),
+            before_page: event.before_page.as_ref().map(|page| page.as_str().to_owned()),
+            after_page: event.after_page.as_ref().map(|page| page.as_str().to_owned()),
             admit_per_minute: event.admit_per_minute,
             max_active: event.max_active,
             order: if event.draw.is_some() { DRAW } else { ARRIVAL }.to_owned(),
@@ -150,6 +159,15 @@ impl EventJson {
             let what = format!("{word:?} is not one of {words}");
             Outside::named(word).ok_or(EventFault { field, what })
         };
+        let page = |field: &'static str, of: &'static str, around: &str, text: &Option<String>| {
+            let Some(text) = text else { return Ok(None) };
+            if around != Outside::Closed.word() {
+                let what = format!("only an event with {of} = closed has it");
+                return Err(EventFault { field, what });
+            }
+            let fault = |fault: NoPageAddress| EventFault { field, what: format!("{text:?} {fault}") };
+            PageAddress::parse(text).map(Some).map_err(fault)
+        };
         Ok(Event {
             id: ZoneId::parse(&self.id).map_err(|_| EventFault {
                 field: "id",
@@ -160,6 +178,8 @@ impl EventJson {
             ends: moment("ends", &self.ends)?,
             before: outside("before", &self.before)?,
             after: outside("after", &self.after)?,
+            before_page: page("before_page", "before", &self.before, &self.before_page)?,
+            after_page: page("after_page", "after", &self.after, &self.after_page)?,
             admit_per_minute: self.admit_per_minute,
             max_active: self.max_active,
             draw: self.draw()?,

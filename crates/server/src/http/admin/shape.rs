@@ -61,6 +61,12 @@ pub(in crate::http) struct EventShape {
     /// What applies from `ends` on, until the next event.
     #[schema(required = false, default = "usual")]
     after: String,
+    /// Where people go on while `before` is `closed`: the address of a page, or a path of the waiting page's host.
+    #[schema(nullable = false, example = "https://shop.example/soon")]
+    before_page: Option<String>,
+    /// The same for `after`.
+    #[schema(nullable = false, example = "https://shop.example/thanks")]
+    after_page: Option<String>,
     /// How many people may enter in a minute, where that differs from the policy.
     #[schema(nullable = false)]
     admit_per_minute: Option<u32>,

@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use admission::ZoneId;
 use axum::extract::{FromRequestParts, Path, RawQuery, State, rejection::PathRejection};
 use bytes::Bytes;
+use gate::Refusal;
 use http_body_util::Full;
 use hyper::{
     HeaderMap, Response, StatusCode,
-    header::{HeaderValue, LOCATION},
+    header::{CACHE_CONTROL, HeaderValue, LOCATION},
     http::request::Parts,
 };
 
@@ -48,6 +49,16 @@ impl PublicState {
             UNKNOWN_ZONE.into()
         }
     }
+
+    /// What to say to a newcomer of a zone who gets no place: if the zone is closed around an event that names a page, also which one.
+    pub(super) fn no_place(&self, zone: &str, refusal: Refusal) -> Problem {
+        let page = matches!(refusal, Refusal::Closed { .. }).then(|| self.gate.closed_page(zone)).flatten();
+        let problem = Problem::from(refusal);
+        match page {
+            Some(page) => problem.with([("page", page.as_str().into())]),
+            None => problem,
+        }
+    }
 }
 
 /// The waiting page of a zone, for browsers.
@@ -59,7 +70,10 @@ impl PublicState {
         ("zone" = String, Path, description = "The zone's id", example = "TEST_ZONE"),
         ("lang" = Option<String>, Query, description = "`en` or `ko`; otherwise as the browser prefers"),
     ),
-    responses((status = 200, description = "The page", content_type = "text/html", body = String)),
+    responses(
+        (status = 200, description = "The page", content_type = "text/html", body = String),
+        (status = 303, description = "The zone is closed around an event that names another page", headers(("location" = String))),
+    ),
 )]
 pub(super) async fn page(
     State(state): State<PublicState>,
@@ -67,6 +81,15 @@ pub(super) async fn page(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response<Full<Bytes>> {
+    if let Some(page) = state.gate.closed_page(zone.as_str())
+        && let Ok(address) = HeaderValue::from_str(page.as_str())
+    {
+        let mut response = Response::new(Full::default());
+        *response.status_mut() = StatusCode::SEE_OTHER;
+        response.headers_mut().insert(LOCATION, address);
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        return response;
+    }
     let policy = state.gate.policy(zone.as_str());
     // A zone that does not exist gets a page, too, which says so.
     let may_exist = policy.is_some() || state.gate.may_keep(zone.as_str()).await;

@@ -119,7 +119,7 @@ where
         None => {
             let newcomer = state.gate.newcomer(&ask.zone).await?;
             requests.obey(context.show_limit(newcomer.ask_limits(&state.limits, client).await))?;
-            newcomer.join().await?
+            newcomer.join().await.map_err(|refusal| state.no_place(&ask.zone, refusal))?
         }
     };
     let stock = state.stock.load();
