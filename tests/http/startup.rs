@@ -466,3 +466,24 @@ pub(crate) fn without_a_file_nothing_differs_from_it() {
     eventually("it is read again", || weir.log().contains("the configuration was read again").then_some(()));
     assert!(!weir.log().contains("the file differs"), "{}", weir.log());
 }
+
+/// Each line of a log in JSON is an object with the same members, also the one of a warning.
+pub(crate) fn the_log_may_be_json() {
+    let weir = Setup::zone(600, "").arg("--log-format=json").start();
+    weir.signal(Signal::HUP);
+    eventually("the reload is over", || weir.log().contains("was read again").then_some(()));
+    let lines: Vec<serde_json::Value> = weir
+        .log()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{line}: {why}")))
+        .collect();
+    for line in &lines {
+        assert!(line["timestamp"].is_string() && line["target"].is_string(), "{line}");
+        assert!(["INFO", "WARN"].contains(&line["level"].as_str().unwrap_or_default()), "{line}");
+        assert!(line["message"].is_string(), "{line}");
+    }
+    assert!(
+        lines.iter().any(|line| line["message"] == "made a key" && line["file"].is_string()),
+        "{lines:?}"
+    );
+}

@@ -87,7 +87,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
         Order::NewToken { name, role } => new_token(&name, role)?,
         Order::Serve(sources) => {
             let config = load(&sources)?;
-            start_log(&config.log);
+            start_log(&config.log, config.log_is_json);
             for name in unknown_variables() {
                 tracing::warn!("{name} {NO_SETTING}");
             }
@@ -198,18 +198,20 @@ fn open_files() -> u64 {
 }
 
 /// Starts the log on standard error.
-fn start_log(filter: &str) {
+fn start_log(filter: &str, is_json: bool) {
     // async-nats logs every lost connection and every missed message, at `info` and `error`. The fan-out logs what matters.
     // h2 warns of each connection of a client that misbehaves, so that client would write the log.
     let filter = format!("async_nats=off,h2=error,{filter}");
     let colour = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none();
-    let subscriber = tracing_subscriber::fmt()
+    let lines = tracing_subscriber::fmt()
         .with_writer(io::stderr)
-        .with_ansi(colour)
-        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
-        .finish();
+        .with_env_filter(tracing_subscriber::EnvFilter::new(filter));
     // Fails where a test has set one already.
-    let _ = tracing::subscriber::set_global_default(subscriber);
+    let _ = if is_json {
+        tracing::subscriber::set_global_default(lines.json().flatten_event(true).finish())
+    } else {
+        tracing::subscriber::set_global_default(lines.with_ansi(colour).finish())
+    };
     panics::watch();
 }
 

@@ -171,6 +171,8 @@ pub struct Config {
     pub draw: DrawSettings,
     /// The log filter.
     pub log: String,
+    /// Whether each line of the log is a JSON object.
+    pub log_is_json: bool,
     /// The zones of the file. At least one, unless the store keeps the zones.
     pub zones: Vec<(ZoneId, Definition)>,
     /// Whether a file has the zones. Without a file, there is one zone to try.

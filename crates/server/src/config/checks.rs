@@ -334,6 +334,13 @@ impl Settings {
             );
             return Err(origin.fault(what));
         }
+        let log_is_json = match self.text_or_default("log_format") {
+            ("text", _) => false,
+            ("json", _) => true,
+            (word, origin) => {
+                return Err(origin.fault(format!("`{word}` is no form of the log; use text or json")));
+            }
+        };
         Ok(Config {
             listen,
             tls: self.pair(["tls.certificate", "tls.key"])?,
@@ -385,6 +392,7 @@ impl Settings {
             }),
             draw: self.draw()?,
             log: log.to_owned(),
+            log_is_json,
             zones,
             has_file: true,
             dangers: Vec::new(),

@@ -170,6 +170,7 @@ impl Config {
                 self.audit.as_ref().map_or("(unused)".to_owned(), |a| (a.file_bytes / 1_000_000).to_string()),
             ),
             ("log", self.log.clone()),
+            ("log_format", if self.log_is_json { "json" } else { "text" }.to_owned()),
         ]
     }
 

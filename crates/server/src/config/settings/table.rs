@@ -325,4 +325,11 @@ pub(in crate::config) const SETTINGS: &[Setting] = &[
         "What is logged, as in `info` or `weir=debug`",
         Default::Value("info"),
     ),
+    setting(
+        "log_format",
+        Kind::Text,
+        "FORM",
+        "How lines of the log are written: `text`, or `json`, one object a line",
+        Default::Value("text"),
+    ),
 ];
