@@ -11,7 +11,7 @@ use crate::{
     clock::eventually,
     events::{in_s, patch},
     keys::KeyFiles,
-    redis::Standalone,
+    redis::{Cluster, Standalone},
     weir::{Setup, Weir, binary, zone},
 };
 
@@ -262,9 +262,34 @@ pub(crate) fn the_order_of_a_pre_queue_is_drawn() {
 /// order stays.
 pub(crate) fn a_wiped_store_changes_no_draw() {
     let redis = Standalone::start();
+    two_servers_hold_a_draw(&redis.url(), || {
+        redis.command(&["FLUSHALL"]);
+    });
+}
+
+/// The primary dies after the freeze, and the one that follows it after the line was dealt.
+pub(crate) fn a_failover_changes_no_draw() {
+    let mut cluster = Cluster::start(3, 1);
+    let slot = cluster.slot("weir:v1:{Z}:z");
+    let url = cluster.url();
+    let mut dead: Option<usize> = None;
+    two_servers_hold_a_draw(&url, || {
+        let primary = cluster.primary_of(slot);
+        if let Some(dead) = dead {
+            cluster.restart(dead);
+            cluster.wait_replicas(primary, 1);
+        }
+        cluster.kill(primary);
+        dead = Some(primary);
+        cluster.wait_failover(slot, primary);
+    });
+}
+
+/// Holds a draw, and calls `lose` after the freeze and after the deal.
+fn two_servers_hold_a_draw(store: &str, mut lose: impl FnMut()) {
     let keys = KeyFiles::old();
     let zones = zone("Z", 150, "polling_period_ms = 1000\nidle_timeout_s = 12");
-    let start = || Setup::new(&(keys.named("key_file") + &zones)).arg("--store").arg(redis.url()).start();
+    let start = || Setup::new(&(keys.named("key_file") + &zones)).arg("--store").arg(store).start();
     let (one, two) = (start(), start());
     let servers = [&one, &two];
     // The first servers of an empty store cannot know that there was no line before.
@@ -296,7 +321,7 @@ pub(crate) fn a_wiped_store_changes_no_draw() {
         servers.iter().all(|weir| stage_of(weir, "frozen")).then_some(())
     });
     let checkpoint = one.get("/draws/Z/sale").json()["checkpoint"].clone();
-    redis.command(&["FLUSHALL"]);
+    lose();
     let late: Vec<String> = (0..3)
         .map(|_| {
             let joined = eventually("places are taken again", || {
@@ -313,7 +338,7 @@ pub(crate) fn a_wiped_store_changes_no_draw() {
         let told = one.post("/traffic/entry", &body("Z", Some(&tokens[0])));
         (told.status == 200 && told.json()["waiting"]["reason"] != "draw").then_some(())
     });
-    redis.command(&["FLUSHALL"]);
+    lose();
     let entered = enter_all(&servers, tokens.iter().chain(&late));
     let receipts: Vec<Value> = (tokens.iter())
         .map(|token| two.post("/draws/Z/sale/receipt", &body("Z", Some(token))).json())

@@ -173,6 +173,7 @@ fn together() -> Vec<Trial> {
         draw::a_record_and_receipts_are_verified,
         draw::the_order_of_a_pre_queue_is_drawn,
         draw::a_wiped_store_changes_no_draw,
+        draw::a_failover_changes_no_draw,
         admin::changes_are_made_once_and_written_down,
         admin::roles_and_routes,
         admin::the_command_line_asks_the_server,
