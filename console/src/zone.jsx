@@ -148,7 +148,7 @@ export function Zone({ id }) {
         </div>
         <div class="side">
           <Schedule zone={zone} isMine={isMine} />
-          <Stock id={id} />
+          <Stock id={id} isMine={isMine} />
           <Retune zone={zone} disabled={!isMine} />
           <section aria-label={t("nav.changes")}>
             <h2>{t("nav.changes")}</h2>

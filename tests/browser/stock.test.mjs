@@ -120,6 +120,24 @@ test("the console shows what is left and how many people are told", async (t) =>
   await section.getByText(/before their turn: 1 waiting/).waitFor();
   assert.deepEqual(await axe(at), []);
   await shot(at, "console stock");
+  // An operator sets one number. The shop's later word on another tier stays.
+  await at.getByRole("button", { name: "Change the numbers…" }).click();
+  const numbers = at.getByRole("form", { name: "Change what is left" });
+  assert.deepEqual(await numbers.getByRole("textbox").evaluateAll((all) => all.map(({ value }) => value)), ["1", "0", "0"]);
+  await stock(weir, { remaining: { balcony: 7 } });
+  const floor = numbers.getByLabel("Floor");
+  await floor.fill("many");
+  await numbers.getByRole("button", { name: "Tell it" }).click();
+  assert.equal(await floor.getAttribute("aria-invalid"), "true");
+  await floor.fill("12");
+  assert.deepEqual(await axe(at), []);
+  await shot(at, "console stock form");
+  await numbers.getByRole("button", { name: "Tell it" }).click();
+  await until("both numbers are shown", async () => {
+    const cells = await section.locator("tbody td:last-child").allTextContents();
+    return cells.join() === "12,7,sold out";
+  });
+  await until("the focus is back", async () => at.evaluate(() => document.activeElement.textContent === "Change the numbers…"));
   await stock(weir, { tiers: [] });
   await until("it is gone", async () => (await section.count()) === 0);
 });

@@ -196,6 +196,11 @@ export const en = {
   "stock.price": "Price",
   "stock.left": "Left",
   "stock.unknown": "not known",
+  "stock.change": "Change the numbers…",
+  "stock.change.long": "Change what is left",
+  "stock.change.how": "0 is sold out, empty is not known. Only what you change is set; people who wait are told at once",
+  "stock.tell": "Tell it",
+  "stock.refused": "The server refused: {why}",
   "stock.gone": "sold out",
   "stock.beyond": "Told that everything may be sold out before their turn: {n} waiting.",
 

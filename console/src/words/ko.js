@@ -196,6 +196,11 @@ export const ko = {
   "stock.price": "가격",
   "stock.left": "남음",
   "stock.unknown": "알 수 없음",
+  "stock.change": "수량 변경…",
+  "stock.change.long": "남은 수량 변경",
+  "stock.change.how": "0은 매진, 빈칸은 알 수 없음입니다. 바꾼 항목만 적용되며 대기자에게 바로 안내됩니다",
+  "stock.tell": "안내",
+  "stock.refused": "서버가 거부했습니다: {why}",
   "stock.gone": "매진",
   "stock.beyond": "차례가 되기 전에 매진될 수 있다고 안내받는 대기자: {n}명",
 
