@@ -8,6 +8,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     process::{Command, Output},
     thread,
+    time::Duration,
 };
 
 use server::keys::IfMissing;
@@ -315,6 +316,27 @@ pub(crate) fn dangers_of_topologies_are_found() {
         && line[1].starts_with("cell two")
         && line[2].contains("does not answer")));
     assert!(report.lines.iter().any(|line| line[0] == "ok" && line[1].starts_with("cell one")));
+}
+
+/// The way to the store is part of each join and each entry, so a far one is named. It is no problem: only the operator can judge.
+pub(crate) fn a_far_store_is_named() {
+    let server = Standalone::start_with(&saving().proxied());
+    let near = about(&server.url());
+    assert!(
+        near.found("ok").iter().any(|found| found.contains("an answer of its farthest server takes")),
+        "{:?}",
+        near.lines
+    );
+    server.proxy().delay(Duration::from_millis(40));
+    let far = about(&server.url());
+    let way = far
+        .found("unknown")
+        .into_iter()
+        .find(|found| found.contains("an answer of its farthest server takes"));
+    let ms: u64 =
+        way.expect("it is named").split(' ').rev().nth(1).and_then(|ms| ms.parse().ok()).expect("a time");
+    assert!((80..1_000).contains(&ms), "{ms} ms");
+    far.has_no_problem("farthest server");
 }
 
 /// A clock that is wrong, as seen through a connection that changes the answers to `TIME`.

@@ -191,6 +191,7 @@ fn together() -> Vec<Trial> {
         doctor::what_a_start_needs_is_there,
         doctor::servers_with_other_keys_are_found,
         doctor::zones_that_servers_call_away_are_found,
+        doctor::a_far_store_is_named,
         doctor::wrong_clocks_are_found,
         doctor::a_store_that_does_not_work_is_a_problem,
         restart::a_rolling_restart_loses_nobody,

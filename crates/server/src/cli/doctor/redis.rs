@@ -26,6 +26,9 @@ use crate::{clock::unix_ms, servers::strangers};
 /// How far clocks may be apart: the time by which a zone's clock tolerates a slow call.
 const NODES_APART_MS: i64 = 250;
 
+/// How long a store's answer may take that is near: the way between two regions of one continent, and back.
+const FAR_MS: i64 = 50;
+
 /// How far a store's clock may be from this machine's. Passes have whole seconds.
 const FROM_HERE_MS: i64 = 1_000;
 
@@ -423,6 +426,9 @@ async fn check_clocks(cell: &str, all: &[Server], inspector: &Inspector, report:
             Err(reason) => report.unknown(&server.place, format!("its clock: {reason}"), WHY, ADVICE),
         }
     }
+    if let Some(error_ms) = clocks.iter().map(|(_, error)| *error).max() {
+        check_way(cell, 2 * error_ms, report);
+    }
     let Some(apart_ms) = apart_ms(&clocks) else { return };
     let farthest = clocks.iter().map(|(ahead, error)| (ahead.abs() - error).max(0)).max().unwrap_or(0);
     report.judge(
@@ -439,6 +445,23 @@ async fn check_clocks(cell: &str, all: &[Server], inspector: &Inspector, report:
             format!("the clocks are at least {apart_ms} ms from each other"),
             WHY,
             ADVICE,
+        );
+    }
+}
+
+/// Joins and claims pay the way to the store, polls do not.
+fn check_way(cell: &str, way_ms: i64, report: &mut Report) {
+    const WHY: &str =
+        "each join and each entry waits for the store; a person whose turn comes enters that much later";
+    let what = format!("an answer of its farthest server takes at most {way_ms} ms");
+    if way_ms <= FAR_MS {
+        report.ok(cell, what, WHY);
+    } else {
+        report.unknown(
+            cell,
+            what,
+            WHY,
+            "run servers and store in one region, if they can be; polls are answered without the store",
         );
     }
 }
