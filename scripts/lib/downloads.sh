@@ -137,6 +137,35 @@ node_packages() {
     cp "$source/package-lock.json" "$directory/installed"
 }
 
+# The oldest Java that the clients and verifiers work with.
+oldest_java=17
+
+# A JDK, whose version is java_version, and Maven.
+need_maven() {
+    need javac openjdk-17-jdk-headless
+    need mvn maven
+    java_version=$(javac -version 2>&1 | sed 's/^javac //')
+    ((${java_version%%.*} >= oldest_java)) || die "Java $oldest_java or newer is needed; this is $java_version"
+}
+
+# maven PROJECT DIRECTORY ARGUMENTS...: runs Maven for the project of a directory of the repository, and builds it into DIRECTORY.
+maven() {
+    local project=$1 directory=$2
+    shift 2
+    mvn --batch-mode --quiet -Dstyle.color=never --file "$project/pom.xml" -Dmaven.repo.local="$downloads/maven" -Doutput="$directory" "$@"
+}
+
+# maven_packages PROJECT DIRECTORY: what the project's pom.xml needs to be built and tested, so that both work offline. pom.xml names exact
+# versions. Maven compares each file with the digest beside it in the repository.
+maven_packages() {
+    local project=$1 directory=$2 mark
+    mark=$downloads/maven/$(sha256sum "$project/pom.xml" | cut -c 1-16).complete
+    [ ! -e "$mark" ] || return 0
+    echo "installing the Maven packages of $project/pom.xml"
+    maven "$project" "$directory" --strict-checksums -DskipTests test
+    touch "$mark"
+}
+
 # The apps behind the proxies of tests/proxies. The tests find them in WEIR_READERS.
 need_readers() {
     need_node

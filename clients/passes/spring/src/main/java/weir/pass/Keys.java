@@ -1,0 +1,188 @@
+package weir.pass;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.nio.ByteBuffer;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.Flow;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.LongSupplier;
+
+/**
+ * The keys that Weir publishes.
+ *
+ * <p>Invariants: they are fetched at most once in 10 s, however many passes name unknown keys. A key that is not published any more is used
+ * for a minute at most, unless Weir does not answer: then for an hour, which is as long as any pass is valid. A text of keys that is wrong
+ * in any way replaces nothing.
+ */
+final class Keys {
+    /** After this time the keys are fetched again, because one may have been withdrawn. */
+    private static final long FRESH_NANOS = TimeUnit.MINUTES.toNanos(1);
+    /** The shortest time between two fetches. */
+    private static final long PAUSE_NANOS = TimeUnit.SECONDS.toNanos(10);
+    /** Older keys are not used. */
+    private static final long OLDEST_NANOS = TimeUnit.HOURS.toNanos(1);
+    private static final int MAX_BYTES = 65_536;
+    private static final int MAX_KEYS = 32;
+
+    /** What was fetched last, and when by the steady clock. */
+    private record Known(Map<String, Key> keys, long fetchedNanos) {}
+
+    private final HttpRequest request;
+    /** A clock that never jumps. */
+    private final LongSupplier steadyNanos;
+    // A redirect would let somebody else say which keys there are.
+    private final HttpClient client =
+            HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).followRedirects(HttpClient.Redirect.NEVER).build();
+    /** The time limit of a fetch. Tests change it. */
+    volatile Duration limit = Duration.ofSeconds(5);
+
+    /** Null: never fetched. */
+    private volatile Known known;
+    private volatile Exception fault;
+    /** Held while fetching, and for {@code askedNanos}. */
+    private final ReentrantLock asking = new ReentrantLock();
+    private Long askedNanos;
+
+    Keys(URI address, LongSupplier steadyNanos) {
+        this.request = HttpRequest.newBuilder(address).header("Accept", "application/jwk-set+json").build();
+        this.steadyNanos = steadyNanos;
+    }
+
+    /**
+     * The key of this name. It may block for as long as a fetch takes.
+     *
+     * @throws Refusal if it is unknown, or no keys are known
+     */
+    Key find(String kid) {
+        if (!isReady(kid)) {
+            refresh(kid);
+        }
+        Known now = known;
+        if (age(now) >= OLDEST_NANOS) {
+            throw new Refusal(Refusal.Code.KEYS_AWAY, fault);
+        }
+        Key key = now.keys().get(kid);
+        if (key == null) {
+            throw new Refusal(Refusal.Code.UNKNOWN_KEY);
+        }
+        return key;
+    }
+
+    private boolean isReady(String kid) {
+        Known now = known;
+        return age(now) < FRESH_NANOS && now.keys().containsKey(kid);
+    }
+
+    private long age(Known of) {
+        return of == null ? Long.MAX_VALUE : steadyNanos.getAsLong() - of.fetchedNanos();
+    }
+
+    /** Fetches the keys, once for all who ask meanwhile. */
+    private void refresh(String kid) {
+        asking.lock();
+        try {
+            // Another caller may have fetched them meanwhile.
+            if (isReady(kid) || (askedNanos != null && steadyNanos.getAsLong() - askedNanos < PAUSE_NANOS)) {
+                return;
+            }
+            askedNanos = steadyNanos.getAsLong();
+            Map<String, Key> keys = keysOf(fetch());
+            known = new Known(keys, steadyNanos.getAsLong());
+        } catch (IOException | RuntimeException failure) {
+            fault = failure;
+        } finally {
+            asking.unlock();
+        }
+    }
+
+    private byte[] fetch() throws IOException {
+        CompletableFuture<HttpResponse<byte[]>> call = client.sendAsync(request, head -> new Limited());
+        HttpResponse<byte[]> reply;
+        try {
+            // An interrupt of this caller does not end it, because others wait for the keys, too.
+            reply = call.copy().orTimeout(limit.toMillis(), TimeUnit.MILLISECONDS).join();
+        } catch (CompletionException failure) {
+            throw new IOException("the keys cannot be fetched from " + request.uri(), failure.getCause());
+        } finally {
+            call.cancel(true);
+        }
+        if (reply.statusCode() != 200) {
+            throw new IOException("Weir answers " + reply.statusCode() + " at " + request.uri());
+        }
+        return reply.body();
+    }
+
+    private static Map<String, Key> keysOf(byte[] text) {
+        if (!(Json.readObject(text).get("keys") instanceof List<?> jwks)) {
+            throw new IllegalArgumentException("the text of keys has no list of keys");
+        }
+        if (jwks.size() > MAX_KEYS) {
+            throw new IllegalArgumentException("there are more than " + MAX_KEYS + " keys");
+        }
+        Map<String, Key> keys = new HashMap<>();
+        for (Object one : jwks) {
+            if (one instanceof Map<?, ?> jwk && jwk.get("kid") instanceof String kid) {
+                Key key = Key.of(jwk);
+                if (key != null) {
+                    // The first of two keys with one name counts.
+                    keys.putIfAbsent(kid, key);
+                }
+            }
+        }
+        return keys;
+    }
+
+    /** Reads a body of {@link #MAX_BYTES} at most. */
+    private static final class Limited implements HttpResponse.BodySubscriber<byte[]> {
+        private final CompletableFuture<byte[]> body = new CompletableFuture<>();
+        private final ByteArrayOutputStream read = new ByteArrayOutputStream();
+        private Flow.Subscription subscription;
+
+        @Override
+        public CompletionStage<byte[]> getBody() {
+            return body;
+        }
+
+        @Override
+        public void onSubscribe(Flow.Subscription subscription) {
+            this.subscription = subscription;
+            subscription.request(Long.MAX_VALUE);
+        }
+
+        @Override
+        public void onNext(List<ByteBuffer> pieces) {
+            for (ByteBuffer piece : pieces) {
+                if (read.size() + piece.remaining() > MAX_BYTES) {
+                    subscription.cancel();
+                    body.completeExceptionally(new IOException("the keys have more than " + MAX_BYTES + " bytes"));
+                    return;
+                }
+                byte[] bytes = new byte[piece.remaining()];
+                piece.get(bytes);
+                read.writeBytes(bytes);
+            }
+        }
+
+        @Override
+        public void onError(Throwable failure) {
+            body.completeExceptionally(failure);
+        }
+
+        @Override
+        public void onComplete() {
+            body.complete(read.toByteArray());
+        }
+    }
+}

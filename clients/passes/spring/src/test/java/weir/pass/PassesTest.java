@@ -1,0 +1,197 @@
+package weir.pass;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.DynamicTest.dynamicTest;
+import static weir.pass.Vectors.number;
+import static weir.pass.Vectors.text;
+
+import java.net.URI;
+import java.time.Duration;
+import java.time.Instant;
+import java.time.InstantSource;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.DynamicTest;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.TestFactory;
+import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
+import org.springframework.data.redis.core.StringRedisTemplate;
+
+/** The verifier, with the vectors that all verifiers share. */
+class PassesTest {
+    private static final String GOOD = text(Vectors.FIRST, "pass");
+
+    private final List<Publisher> publishers = new ArrayList<>();
+    /** What the clocks of the verifiers show, in seconds since 1970. */
+    private final AtomicLong now = new AtomicLong(number(Vectors.FIRST, "now"));
+
+    @AfterEach
+    void close() {
+        publishers.forEach(Publisher::close);
+    }
+
+    private Publisher publish(String set) throws Exception {
+        Publisher at = new Publisher(Vectors.SETS);
+        publishers.add(at);
+        at.what = Map.of("set", set);
+        return at;
+    }
+
+    private Passes passes(Publisher at, Spend spend) {
+        Passes passes = new Passes(at.address(), text(Vectors.ALL, "zone"), text(Vectors.ALL, "audience"), spend,
+                () -> Instant.ofEpochSecond(now.get()), () -> TimeUnit.SECONDS.toNanos(now.get()));
+        // Short only where nothing comes.
+        passes.keys.limit = Duration.ofSeconds(20);
+        return passes;
+    }
+
+    private static String said(Passes passes, String pass) {
+        try {
+            passes.accept(pass);
+            return "ok";
+        } catch (Refusal refusal) {
+            return refusal.code().toString();
+        }
+    }
+
+    @Test
+    void everyPassIsJudgedAsTheVectorsSay() throws Exception {
+        Publisher at = publish("all");
+        List<String> faults = new ArrayList<>();
+        for (Object item : (List<?>) Vectors.ALL.get("cases")) {
+            Map<?, ?> one = (Map<?, ?>) item;
+            at.what = Map.of("set", text(one, "jwks"));
+            now.set(number(one, "now"));
+            String said = said(passes(at, null), text(one, "pass"));
+            if (!said.equals(one.get("expect"))) {
+                faults.add(one.get("name") + ": " + said + " instead of " + one.get("expect"));
+            }
+            if (one.get("claims") instanceof Map<?, ?> claims) {
+                assertEquals(new Pass(text(claims, "zone"), text(claims, "jti"), Instant.ofEpochSecond(number(claims, "exp"))),
+                        passes(at, null).accept(text(one, "pass")));
+            }
+        }
+        assertEquals(List.of(), faults);
+    }
+
+    @TestFactory
+    Stream<DynamicTest> everyScenarioOfTheVectors() {
+        return ((List<?>) Vectors.ALL.get("scenarios")).stream().map(item -> (Map<?, ?>) item)
+                .map(scenario -> dynamicTest(text(scenario, "name"), () -> play((List<?>) scenario.get("steps"))));
+    }
+
+    private void play(List<?> steps) throws Exception {
+        Publisher at = publish("none");
+        Passes passes = passes(at, null);
+        long epoch = number(Vectors.ALL, "epoch");
+        for (int i = 0; i < steps.size(); i++) {
+            Map<?, ?> step = (Map<?, ?>) steps.get(i);
+            if (step.get("serve") instanceof Map<?, ?> what) {
+                at.what = what;
+                boolean comesNever = what.containsKey("hang") || what.containsKey("trickle");
+                passes.keys.limit = comesNever ? Duration.ofMillis(500) : Duration.ofSeconds(20);
+            }
+            if (step.get("fetches") instanceof Double fetches) {
+                assertEquals(fetches.intValue(), at.fetches.get(), "fetches at step " + i);
+            }
+            if (step.get("pass") instanceof String pass) {
+                now.set(epoch + number(step, "at"));
+                assertEquals(step.get("expect"), said(passes, pass), "step " + i + ", at " + step.get("at") + " s");
+            }
+        }
+    }
+
+    /** How many of a hundred callers enter who show the good pass at once, in turn to each of the verifiers. */
+    private static long enterAtOnce(Passes... verifiers) throws Exception {
+        ExecutorService threads = Executors.newFixedThreadPool(100);
+        try {
+            List<Callable<String>> callers = new ArrayList<>();
+            for (int i = 0; i < 100; i++) {
+                Passes passes = verifiers[i % verifiers.length];
+                callers.add(() -> said(passes, GOOD));
+            }
+            long entered = 0;
+            for (var one : threads.invokeAll(callers)) {
+                entered += one.get().equals("ok") ? 1 : 0;
+            }
+            return entered;
+        } finally {
+            threads.shutdownNow();
+        }
+    }
+
+    @Test
+    void ofAHundredWhoShowOnePassAtOnceOneEnters() throws Exception {
+        Publisher at = publish("all");
+        Passes passes = passes(at, null);
+        assertEquals(1, enterAtOnce(passes, passes));
+        assertEquals(1, at.fetches.get(), "the keys are fetched once");
+    }
+
+    @Test
+    @EnabledIfEnvironmentVariable(named = "PASSES_REDIS", matches = ".+", disabledReason = "PASSES_REDIS names no Redis")
+    void servicesThatShareARedisAcceptAPassOnce() throws Exception {
+        URI redis = URI.create(System.getenv("PASSES_REDIS"));
+        LettuceConnectionFactory connections = new LettuceConnectionFactory(redis.getHost(), redis.getPort());
+        connections.afterPropertiesSet();
+        connections.start();
+        try {
+            StringRedisTemplate template = new StringRedisTemplate(connections);
+            // As docs/app/clients.md says it, with a prefix of its own: the tests of other languages use this Redis, too. By this machine's
+            // clock the pass ends in some years.
+            Spend spend = (key, until) -> Boolean.TRUE.equals(
+                    template.opsForValue().setIfAbsent("java:" + key, "1", Duration.between(Instant.now(), until)));
+            assertEquals(1, enterAtOnce(passes(publish("all"), spend), passes(publish("all"), spend)));
+            assertEquals(1_900_000_365.0, Instant.now().getEpochSecond() + template.getExpire("java:weir:spent:TEST_ZONE/0000002a/1"), 2);
+        } finally {
+            connections.destroy();
+        }
+    }
+
+    @Test
+    void nobodyEntersWithoutTheSharedRecord() throws Exception {
+        Exception away = new Exception("no Redis");
+        List<Object> asked = new ArrayList<>();
+        Passes passes = passes(publish("all"), (key, until) -> {
+            asked.add(key);
+            asked.add(until.getEpochSecond());
+            throw away;
+        });
+        Refusal refusal = assertThrows(Refusal.class, () -> passes.accept(GOOD));
+        assertEquals(List.of("weir:spent:TEST_ZONE/0000002a/1", 1_900_000_365L), asked);
+        assertEquals(List.of(Refusal.Code.RECORD_AWAY, 503, away), List.of(refusal.code(), refusal.status(), refusal.getCause()));
+    }
+
+    @Test
+    void theMemoryHasALimitAndForgetsWhatHasExpired() {
+        AtomicLong seconds = new AtomicLong();
+        InstantSource clock = () -> Instant.ofEpochSecond(seconds.get());
+        Memory memory = new Memory(clock, 2);
+        assertEquals(true, memory.spend("a", Instant.ofEpochSecond(10)));
+        assertEquals(false, memory.spend("a", Instant.ofEpochSecond(10)));
+        assertEquals(true, memory.spend("b", Instant.ofEpochSecond(20)));
+        assertThrows(IllegalStateException.class, () -> memory.spend("c", Instant.ofEpochSecond(30)));
+        seconds.set(11);
+        assertEquals(true, memory.spend("c", Instant.ofEpochSecond(30)));
+        assertEquals(false, memory.spend("b", Instant.ofEpochSecond(20)));
+    }
+
+    @Test
+    void optionsThatCannotBeRightAreRefused() {
+        for (String weir : List.of("weir.example", "ftp://w", "http://", "http://a b", "")) {
+            assertThrows(IllegalArgumentException.class, () -> new Passes(weir, "Z"), weir);
+        }
+        assertThrows(IllegalArgumentException.class, () -> new Passes("http://w", ""));
+        assertThrows(IllegalArgumentException.class, () -> new Passes("http://w", "Z", "", null));
+    }
+}
