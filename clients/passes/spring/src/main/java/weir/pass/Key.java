@@ -89,7 +89,7 @@ record Key(String algorithm, PublicKey key) {
     }
 
     /** The first versions of Java 17 take zeros for a signature of anything (CVE-2022-21449). */
-    private static boolean hasTwoHalves(byte[] mark) {
+    static boolean hasTwoHalves(byte[] mark) {
         return mark.length == 2 * COORDINATE
                 && new BigInteger(1, Arrays.copyOf(mark, COORDINATE)).signum() > 0
                 && new BigInteger(1, Arrays.copyOfRange(mark, COORDINATE, mark.length)).signum() > 0;

@@ -25,9 +25,10 @@ class JsonTest {
 
     @Test
     void whatIsNotJsonIsRefused() {
-        for (String text : List.of("", " ", "{", "[", "\"", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}", "[1,]", "[,1]", "[1 2]", "01", "1.", ".5",
-                "+1", "-", "1e", "0x1", "NaN", "Infinity", "tru", "nul", "True", "'a'", "\"\n\"", "\"\\x\"", "\"\\u12\"", "\"\\uzzzz\"", "\"\\u１２３４\"",
-                "\"\\", "1 2", "{}x", "[1]]", "// a\n1", "\u00a01", "[".repeat(65) + "]".repeat(65), "[".repeat(100_000))) {
+        for (String text : List.of("", " ", "{", "[", "\"", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{a:1}", "[1,]", "[,1]", "[1 2]", "01",
+                "1.", ".5", "+1", "-", "1e", "0x1", "NaN", "Infinity", "tru", "nul", "True", "'a'", "\"\n\"", "\"\\x\"", "\"\\u12\"",
+                "\"\\uzzzz\"", "\"\\u１２３４\"", "\"\\", "1 2", "{}x", "[1]]", "// a\n1", "\u00a01",
+                "[".repeat(65) + "]".repeat(65), "[".repeat(100_000))) {
             assertThrows(IllegalArgumentException.class, () -> read(text), text);
         }
         assertThrows(IllegalArgumentException.class, () -> Json.read(new byte[] {'"', (byte) 0xff, '"'}));

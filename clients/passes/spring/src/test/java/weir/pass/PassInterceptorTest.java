@@ -38,6 +38,8 @@ import org.springframework.web.servlet.config.annotation.WebMvcConfigurer;
 /** The interceptor in Spring MVC, with controllers as docs/app/clients.md shows them. */
 class PassInterceptorTest {
     private static final String GOOD = "Bearer " + text(Vectors.FIRST, "pass");
+    private static final String REALM = "Bearer realm=\"weir\"";
+    private static final String INVALID = REALM + ", error=\"invalid_token\", error_description=\"%s\"";
 
     private Publisher at;
     private Passes passes;
@@ -132,12 +134,10 @@ class PassInterceptorTest {
     void aPassLeadsToTheHandlerAndARefusalIsClear() throws Exception {
         MockHttpServletResponse entered = ask("/enter", GOOD);
         assertEquals("200 TEST_ZONE/0000002a/1", entered.getStatus() + " " + entered.getContentAsString());
-        String realm = "Bearer realm=\"weir\"";
-        String invalid = realm + ", error=\"invalid_token\", error_description=\"%s\"";
-        assertRefused(ask("/enter", null), 401, "no_pass", realm);
-        assertRefused(ask("/enter", "Basic YTpi"), 401, "no_pass", realm);
-        assertRefused(ask("/enter", GOOD), 401, "spent", invalid.formatted("The pass was used already"));
-        assertRefused(ask("/enter", "bearer hello"), 401, "unreadable", invalid.formatted("This is not a pass"));
+        assertRefused(ask("/enter", null), 401, "no_pass", REALM);
+        assertRefused(ask("/enter", "Basic YTpi"), 401, "no_pass", REALM);
+        assertRefused(ask("/enter", GOOD), 401, "spent", INVALID.formatted("The pass was used already"));
+        assertRefused(ask("/enter", "bearer hello"), 401, "unreadable", INVALID.formatted("This is not a pass"));
     }
 
     @Test
@@ -175,6 +175,6 @@ class PassInterceptorTest {
         MockHttpServletResponse entered = mvc.perform(post("/form").param("pass", pass)).andReturn().getResponse();
         assertEquals("200 TEST_ZONE/0000002a/1", entered.getStatus() + " " + entered.getContentAsString());
         MockHttpServletResponse again = mvc.perform(post("/form").param("pass", pass)).andReturn().getResponse();
-        assertRefused(again, 401, "spent", "Bearer realm=\"weir\", error=\"invalid_token\", error_description=\"The pass was used already\"");
+        assertRefused(again, 401, "spent", INVALID.formatted("The pass was used already"));
     }
 }

@@ -84,6 +84,17 @@ class PassesTest {
         assertEquals(List.of(), faults);
     }
 
+    @Test
+    void aHalfOfZerosIsNoSignatureWhateverJavaSays() {
+        byte[] mark = new byte[64];
+        mark[0] = 1;
+        assertEquals(false, Key.hasTwoHalves(mark));
+        mark[63] = 1;
+        assertEquals(true, Key.hasTwoHalves(mark));
+        mark[0] = 0;
+        assertEquals(false, Key.hasTwoHalves(mark));
+    }
+
     @TestFactory
     Stream<DynamicTest> everyScenarioOfTheVectors() {
         return ((List<?>) Vectors.ALL.get("scenarios")).stream().map(item -> (Map<?, ?>) item)

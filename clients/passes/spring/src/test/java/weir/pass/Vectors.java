@@ -36,7 +36,8 @@ final class Vectors {
     /** The JSON of a part of the vectors. Its texts need no escapes but these. */
     static String write(Object value) {
         if (value instanceof Map<?, ?> members) {
-            return members.entrySet().stream().map(one -> write(one.getKey()) + ":" + write(one.getValue())).collect(Collectors.joining(",", "{", "}"));
+            return members.entrySet().stream().map(one -> write(one.getKey()) + ":" + write(one.getValue()))
+                    .collect(Collectors.joining(",", "{", "}"));
         }
         if (value instanceof List<?> items) {
             return items.stream().map(Vectors::write).collect(Collectors.joining(",", "[", "]"));
