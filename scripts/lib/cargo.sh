@@ -114,10 +114,15 @@ tests_of() {
     return "$failed"
 }
 
+# The verifiers of passes in all languages. That of Rust is built already.
+verifiers() {
+    PASSES_AXUM=$(awk -F '\t' '$1 ~ "/clients/passes/axum$" { print $4 }' "$target/tests.tsv") clients/passes/run
+}
+
 # The tests inside the crates, and those of the examples in their documentation.
 unit_tests() {
     local failed=0
-    tests_of '$1 !~ "/(tests|tests/simulations|loadgen)$"' || failed=1
+    tests_of '$1 !~ "/(tests|tests/simulations|loadgen|clients/passes/axum)$"' || failed=1
     printf '\nexamples in the documentation\n'
     cargo test "${tested[@]}" --doc || failed=1
     return "$failed"

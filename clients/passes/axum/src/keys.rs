@@ -1,0 +1,233 @@
+//! The keys that Weir publishes.
+//!
+//! Invariants: they are fetched at most once in 10 s, however many passes name unknown keys. A key that is not published any more is used
+//! for a minute at most, unless Weir does not answer: then for an hour, which is as long as any pass is valid. A text of keys that is wrong
+//! in any way replaces nothing.
+
+use std::{
+    collections::HashMap,
+    error::Error,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
+};
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use reqwest::{Client, StatusCode, Url, header::ACCEPT, redirect::Policy};
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use crate::{
+    clock::Clock,
+    refusal::{Code, Refusal},
+};
+
+/// After this time the keys are fetched again, because one may have been withdrawn.
+const FRESH: Duration = Duration::from_secs(60);
+/// The shortest time between two fetches.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Older keys are not used.
+const OLDEST: Duration = Duration::from_secs(3_600);
+const MAX_BYTES: usize = 65_536;
+const MAX_KEYS: usize = 32;
+/// The shortest and the longest modulus of RSA, in bytes.
+const MODULUS: std::ops::RangeInclusive<usize> = 256..=1_024;
+const MAX_EXPONENT: usize = 4;
+/// The length of a coordinate of P-256, and of a key of Ed25519, in bytes.
+const COORDINATE: usize = 32;
+
+/// A published key. It names its algorithm: if a pass could choose it, a forger would choose a weak one.
+#[derive(Clone)]
+pub(crate) struct Key {
+    pub(crate) algorithm: &'static str,
+    public: Public,
+}
+
+#[derive(Clone)]
+enum Public {
+    Curve(Box<ParsedPublicKey>),
+    Rsa(Arc<RsaPublicKeyComponents<Vec<u8>>>),
+}
+
+impl Key {
+    /// Whether `mark` is this key's signature of `text`.
+    pub(crate) fn verifies(&self, text: &[u8], mark: &[u8]) -> bool {
+        match &self.public {
+            Public::Curve(key) => key.verify_sig(text, mark).is_ok(),
+            Public::Rsa(key) => key.verify(&RSA_PKCS1_2048_8192_SHA256, text, mark).is_ok(),
+        }
+    }
+
+    /// The key of a JWK, or nothing if passes cannot be signed with it.
+    fn of(jwk: &Value) -> Option<Self> {
+        let text = |name: &str| jwk.get(name).and_then(Value::as_str);
+        let bytes = |name| BASE64_URL_SAFE_NO_PAD.decode(text(name)?).ok();
+        if jwk.get("use").is_some_and(|r#use| r#use != "sig") {
+            return None;
+        }
+        let (algorithm, public) = match (text("kty")?, text("crv"), text("alg")?) {
+            ("EC", Some("P-256"), "ES256") => {
+                let (x, y) = (bytes("x")?, bytes("y")?);
+                if x.len() != COORDINATE || y.len() != COORDINATE {
+                    return None;
+                }
+                // The uncompressed form of a point.
+                let point = [&[4], &x[..], &y].concat();
+                let key = ParsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).ok()?;
+                ("ES256", Public::Curve(Box::new(key)))
+            }
+            ("OKP", Some("Ed25519"), "EdDSA") => {
+                let key = bytes("x").filter(|x| x.len() == COORDINATE)?;
+                ("EdDSA", Public::Curve(Box::new(ParsedPublicKey::new(&ED25519, key).ok()?)))
+            }
+            ("RSA", _, "RS256") => {
+                let (n, e) = (bytes("n")?, bytes("e")?);
+                // Its highest bit is set, so it has all the bits of its bytes.
+                let is_long = MODULUS.contains(&n.len()) && n[0] >= 0x80;
+                let is_odd = e.last().is_some_and(|last| last % 2 == 1);
+                if !is_long || e.len() > MAX_EXPONENT || !is_odd || e == [1] {
+                    return None;
+                }
+                ("RS256", Public::Rsa(Arc::new(RsaPublicKeyComponents { n, e })))
+            }
+            _ => return None,
+        };
+        Some(Self { algorithm, public })
+    }
+}
+
+/// What was fetched last.
+struct Known {
+    keys: HashMap<String, Key>,
+    /// By the steady clock; `None`: never.
+    fetched: Option<Duration>,
+    /// Why the last fetch failed.
+    fault: String,
+}
+
+/// The last fetch.
+#[derive(Default)]
+struct Asked {
+    /// By the steady clock.
+    at: Option<Duration>,
+}
+
+/// The keys at an address.
+pub(crate) struct Keys(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    address: Url,
+    clock: Clock,
+    /// The time limit of a fetch.
+    limit: RwLock<Duration>,
+    known: RwLock<Known>,
+    /// Held while fetching.
+    asked: Arc<Mutex<Asked>>,
+}
+
+impl Keys {
+    /// # Errors
+    /// If there can be no HTTP client, for example because the machine has no certificate authorities.
+    pub(crate) fn new(address: Url, clock: Clock) -> Result<Self, reqwest::Error> {
+        // A redirect would let somebody else say which keys there are.
+        let client = Client::builder().redirect(Policy::none()).build()?;
+        let limit = RwLock::new(Duration::from_secs(5));
+        let known = Known { keys: HashMap::new(), fetched: None, fault: String::new() };
+        Ok(Self(Arc::new(Inner {
+            client,
+            address,
+            clock,
+            limit,
+            known: RwLock::new(known),
+            asked: Arc::default(),
+        })))
+    }
+
+    /// The key of this name.
+    ///
+    /// # Errors
+    /// `unknown_key` or `keys_away`.
+    pub(crate) async fn find(&self, kid: &str) -> Result<Key, Refusal> {
+        if let (Some(key), true) = self.0.look(kid) {
+            return Ok(key);
+        }
+        let asked = Arc::clone(&self.0.asked).lock_owned().await;
+        // Another caller may have fetched them meanwhile.
+        let is_needed = !matches!(self.0.look(kid), (Some(_), true));
+        if is_needed && asked.at.is_none_or(|at| self.0.clock.steady() - at >= PAUSE) {
+            let inner = Arc::clone(&self.0);
+            // It goes on if this caller goes away, because others wait for the keys, too. It fails only if the runtime ends.
+            let _ = tokio::spawn(async move { inner.refresh(asked).await }).await;
+        } else {
+            drop(asked);
+        }
+        let known = self.0.known.read().unwrap_or_else(PoisonError::into_inner);
+        if known.fetched.is_none_or(|at| self.0.clock.steady() - at >= OLDEST) {
+            return Err(Refusal::because(Code::KeysAway, known.fault.clone()));
+        }
+        known.keys.get(kid).cloned().ok_or_else(|| Code::UnknownKey.into())
+    }
+
+    /// Changes the time limit of a fetch.
+    #[cfg(test)]
+    pub(crate) fn limit(&self, limit: Duration) {
+        *self.0.limit.write().expect("no holder panics") = limit;
+    }
+}
+
+impl Inner {
+    /// The key of this name, and whether the keys are fresh.
+    fn look(&self, kid: &str) -> (Option<Key>, bool) {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let is_fresh = known.fetched.is_some_and(|at| self.clock.steady() - at < FRESH);
+        (known.keys.get(kid).cloned(), is_fresh)
+    }
+
+    async fn refresh(&self, mut asked: tokio::sync::OwnedMutexGuard<Asked>) {
+        asked.at = Some(self.clock.steady());
+        let fetched = self.fetch().await;
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        match fetched {
+            Ok(keys) => {
+                *known = Known { keys, fetched: Some(self.clock.steady()), fault: String::new() };
+            }
+            Err(fault) => known.fault = fault.to_string(),
+        }
+    }
+
+    async fn fetch(&self) -> Result<HashMap<String, Key>, Box<dyn Error + Send + Sync>> {
+        let limit = *self.limit.read().unwrap_or_else(PoisonError::into_inner);
+        let request = self.client.get(self.address.clone()).header(ACCEPT, "application/jwk-set+json");
+        let mut reply = request.timeout(limit).send().await?;
+        if reply.status() != StatusCode::OK {
+            return Err(format!("Weir answers {} at {}", reply.status(), self.address).into());
+        }
+        let mut text = Vec::new();
+        while let Some(piece) = reply.chunk().await? {
+            if text.len() + piece.len() > MAX_BYTES {
+                return Err(format!("the keys have more than {MAX_BYTES} bytes").into());
+            }
+            text.extend_from_slice(&piece);
+        }
+        keys_of(&text)
+    }
+}
+
+fn keys_of(text: &[u8]) -> Result<HashMap<String, Key>, Box<dyn Error + Send + Sync>> {
+    let set: Value = serde_json::from_slice(text)?;
+    let jwks = set.get("keys").and_then(Value::as_array).ok_or("the text of keys has no list of keys")?;
+    if jwks.len() > MAX_KEYS {
+        return Err(format!("there are more than {MAX_KEYS} keys").into());
+    }
+    let mut keys = HashMap::new();
+    for jwk in jwks {
+        if let (Some(kid), Some(key)) = (jwk.get("kid").and_then(Value::as_str), Key::of(jwk)) {
+            // The first of two keys with one name counts.
+            keys.entry(kid.to_owned()).or_insert(key);
+        }
+    }
+    Ok(keys)
+}
