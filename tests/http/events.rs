@@ -165,6 +165,11 @@ pub(crate) fn a_closed_zone_leads_to_the_page_of_its_event() {
     assert_eq!(led.header("cache-control"), Some("no-store"));
     let refused = weir.post("/traffic/wait", &body("Z", None));
     assert_eq!((refused.status, &refused.json()["page"]), (503, &"https://shop.example/soon?sale=1".into()));
+    soon["before_page"] = "/wait/Z".into();
+    assert_eq!(patch(&weir, &json!({ "events": [soon] })).0, 200);
+    eventually("it does not lead to itself", || (weir.get("/wait/Z").status == 200).then_some(()));
+    soon["before_page"] = "https://shop.example/soon?sale=1".into();
+    assert_eq!(patch(&weir, &json!({ "events": [soon] })).0, 200);
     let shown = weir.admin_ask("GET", "/admin/v1/zones/Z", &[], None).json();
     assert_eq!(shown["events"][0]["before_page"], "https://shop.example/soon?sale=1");
 }

@@ -81,7 +81,9 @@ pub(super) async fn page(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response<Full<Bytes>> {
-    if let Some(page) = state.gate.closed_page(zone.as_str())
+    // A page that led to itself would be no page.
+    let own = format!("/wait/{zone}");
+    if let Some(page) = state.gate.closed_page(zone.as_str()).filter(|page| page.as_str() != own)
         && let Ok(address) = HeaderValue::from_str(page.as_str())
     {
         let mut response = Response::new(Full::default());
