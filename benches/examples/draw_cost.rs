@@ -10,7 +10,6 @@
 mod clock;
 #[path = "../../tests/support/drawn.rs"]
 mod drawn;
-#[allow(dead_code, reason = "the tests use more of it")]
 #[path = "../../tests/support/redis.rs"]
 mod redis;
 
