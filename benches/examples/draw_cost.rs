@@ -88,10 +88,11 @@ async fn main() {
         let store =
             Redis::connect(&address, &Settings::default(), Durability::Async).await.expect("Redis runs");
         let store = Arc::new(store);
+        let line = store.line(&zone);
+        line.put(policy).await.expect("put");
         let schedule = Schedule::new(vec![drawn_event("sale")], &policy).expect("a schedule");
         let definition = Definition { policy, schedule, ..Definition::default() };
         store.define(&zone, &Expected::Any, Some(&definition)).await.expect("defined");
-        let line = store.line(&zone);
         line.open(of_event).await.expect("opened");
         hold(&line, of_event.opens_at.draw, &mut by_redis).await;
         in_redis.note("the longest call of Redis", longest(&server));
