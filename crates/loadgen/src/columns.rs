@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::story::{Call, End, Rise, Story, ToldWait};
+use crate::story::{Call, End, Rise, Story, ToldOpening, ToldWait};
 
 /// Stories, with a column for each number; all columns are equally long.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +49,12 @@ pub struct Columns {
     pub rises: Vec<u16>,
     /// The largest rises: (row, from, to, when). They are rare, so this is not a column.
     pub worst_rises: Vec<(u32, u64, u64, u32)>,
+    /// Users who were told when the zone opens: (row, when the call was sent, how long it took, time until the opening).
+    #[serde(default)]
+    pub opens: Vec<(u32, u32, u32, u32)>,
+    /// Users who were told that the order is still to be drawn: (row, when last).
+    #[serde(default)]
+    pub undrawn: Vec<(u32, u32)>,
     /// Rows of users who asked again and received another pass or none.
     pub second_pass: Vec<u32>,
     /// Rows of users who asked again after entering and were answered.
@@ -118,6 +124,12 @@ impl Columns {
         if let Some(Rise { from, to, at_ms }) = story.worst_rise {
             self.worst_rises.push((row, from, to, at_ms));
         }
+        if let Some(ToldOpening { told, in_ms }) = story.opens {
+            self.opens.push((row, told.sent_ms, told.heard_ms.saturating_sub(told.sent_ms), in_ms));
+        }
+        if let Some(at_ms) = story.undrawn_ms {
+            self.undrawn.push((row, at_ms));
+        }
         if story.second_pass {
             self.second_pass.push(row);
         }
@@ -135,6 +147,13 @@ impl Columns {
         let mut stories = (0..self.user.len()).map(|row| self.story(row)).collect::<Option<Vec<_>>>()?;
         for &(row, from, to, at_ms) in &self.worst_rises {
             stories.get_mut(row as usize)?.worst_rise = Some(Rise { from, to, at_ms });
+        }
+        for &(row, sent_ms, took_ms, in_ms) in &self.opens {
+            let told = Call { sent_ms, heard_ms: sent_ms.saturating_add(took_ms) };
+            stories.get_mut(row as usize)?.opens = Some(ToldOpening { told, in_ms });
+        }
+        for &(row, at_ms) in &self.undrawn {
+            stories.get_mut(row as usize)?.undrawn_ms = Some(at_ms);
         }
         for &row in &self.second_pass {
             stories.get_mut(row as usize)?.second_pass = true;
@@ -163,6 +182,8 @@ impl Columns {
             last_waiting: call(*self.waiting_sent_ms.get(row)?, *self.waiting_took_ms.get(row)?),
             entered: call(*self.entered_sent_ms.get(row)?, *self.entered_took_ms.get(row)?),
             first_told,
+            opens: None,
+            undrawn_ms: None,
             longest_silence_ms: *self.silence_ms.get(row)?,
             lapses: *self.lapses.get(row)?,
             rises: *self.rises.get(row)?,
@@ -195,6 +216,8 @@ mod tests {
             last_waiting: Some(Call { sent_ms: 3000, heard_ms: 3001 }),
             entered: Some(Call { sent_ms: 6000, heard_ms: 6000 }),
             first_told: Some(ToldWait { eta_s: 0, range_s: (0, 9), rank: 1, at_ms: 3 }),
+            opens: Some(ToldOpening { told: Call { sent_ms: 2_000, heard_ms: 2_004 }, in_ms: 3_000 }),
+            undrawn_ms: Some(2_004),
             longest_silence_ms: 3000,
             lapses: 1,
             rises: 2,
@@ -206,22 +229,7 @@ mod tests {
             end: End::Entered,
             ended_ms: 6000,
         };
-        let bare = Story {
-            arrived: None,
-            last_waiting: None,
-            entered: None,
-            first_told: None,
-            longest_silence_ms: 0,
-            lapses: 0,
-            rises: 0,
-            worst_rise: None,
-            second_pass: false,
-            asked_again: false,
-            unanswered_since_ms: None,
-            who: (0, 0),
-            end: End::Outside,
-            ended_ms: 1,
-        };
+        let bare = Story { ended_ms: 1, ..Story::new((0, 0)) };
         for end in [End::Left, End::Gone, End::Waiting] {
             let stories = [full.clone(), bare.clone(), Story { end, ..full.clone() }];
             let json = serde_json::to_string(&Columns::of(&stories)).expect("columns");

@@ -142,7 +142,8 @@ pub const GENERATOR: &str = "generator";
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Check {
     /// Stable name: `over_admission_60s`, `over_admission_sub_window`, `order`, `rank_rises`, `slot_use`,
-    /// `entered_once`, `eta`, `evictions`, `errors`, `slo:p95` and the like, or [`GENERATOR`].
+    /// `entered_once`, `eta`, `evictions`, `errors`, `opening` (if users were told one), `slo:p95` and the like, or
+    /// [`GENERATOR`].
     pub name: String,
     /// The result.
     pub judgement: Judgement,

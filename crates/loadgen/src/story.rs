@@ -31,6 +31,29 @@ pub struct ToldWait {
     pub at_ms: u32,
 }
 
+/// When the zone opens, as a user was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToldOpening {
+    /// The call whose reply said it.
+    pub told: Call,
+    /// The time until the opening, milliseconds.
+    pub in_ms: u32,
+}
+
+impl ToldOpening {
+    /// The earliest opening that the reply may mean: the server counted from an instant after the call was sent.
+    #[must_use]
+    pub fn earliest_ms(&self) -> u32 {
+        self.told.sent_ms.saturating_add(self.in_ms)
+    }
+
+    /// The latest opening that the reply may mean.
+    #[must_use]
+    pub fn latest_ms(&self) -> u32 {
+        self.told.heard_ms.saturating_add(self.in_ms)
+    }
+}
+
 /// A rank that was higher than the rank before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rise {
@@ -70,6 +93,10 @@ pub struct Story {
     pub entered: Option<Call>,
     /// The first expected wait that the user was told.
     pub first_told: Option<ToldWait>,
+    /// When the zone opens, as the last reply said that named a time until then. Replies marked stale do not count.
+    pub opens: Option<ToldOpening>,
+    /// When the last reply arrived that said that the order is still to be drawn. Replies marked stale do not count.
+    pub undrawn_ms: Option<u32>,
     /// The longest silence between the place and "enter" or the end, milliseconds. A silence runs from the sending of an
     /// answered call to the reply of the next answered call, so the server cannot have seen a longer one. Refusals and
     /// replies marked stale are not answers here, because they do not show that the server noted the call.
@@ -77,7 +104,7 @@ pub struct Story {
     /// How often a silence was longer than two of the current polling periods and [`LAPSE_MS`]. A user without a lapse
     /// was present all the time.
     pub lapses: u16,
-    /// How often a rank was higher than the rank before it. Replies marked stale do not count.
+    /// How often a rank was higher than the rank before it. Replies marked stale, and ranks before a draw, do not count.
     pub rises: u16,
     /// The largest rise.
     pub worst_rise: Option<Rise>,
@@ -105,6 +132,8 @@ impl Story {
             last_waiting: None,
             entered: None,
             first_told: None,
+            opens: None,
+            undrawn_ms: None,
             longest_silence_ms: 0,
             lapses: 0,
             rises: 0,

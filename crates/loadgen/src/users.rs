@@ -24,7 +24,7 @@ use crate::{
     pool::Reply,
     profile::Then,
     random::Random,
-    story::{Call, End, LAPSE_MS, Rise, Story, ToldWait},
+    story::{Call, End, LAPSE_MS, Rise, Story, ToldOpening, ToldWait},
     tally::Kind,
     wire::{self, Answer, Waiting},
 };
@@ -264,13 +264,14 @@ impl User {
         }
         if !waiting.stale {
             self.story.last_waiting = Some(call);
-            if let Some(before) = self.rank.replace(waiting.rank).filter(|before| *before < waiting.rank) {
-                self.story.rises = self.story.rises.saturating_add(1);
-                let rise = Rise { from: before, to: waiting.rank, at_ms: call.heard_ms };
-                let worst = self.story.worst_rise.map_or(0, |worst| worst.to - worst.from);
-                if rise.to - rise.from > worst {
-                    self.story.worst_rise = Some(rise);
-                }
+            if let Some(in_ms) = waiting.opens_in_ms {
+                self.story.opens = Some(ToldOpening { told: call, in_ms });
+            }
+            if waiting.is_undrawn() {
+                self.story.undrawn_ms = Some(call.heard_ms);
+                self.rank = None;
+            } else {
+                self.note_rank(waiting.rank, call.heard_ms);
             }
         }
         if let (None, Some(eta_s)) = (self.story.first_told, waiting.eta_seconds) {
@@ -290,6 +291,15 @@ impl User {
             None => {}
         }
         self.plan(heard_us, gap_us);
+    }
+
+    fn note_rank(&mut self, rank: u64, at_ms: u32) {
+        let Some(before) = self.rank.replace(rank).filter(|before| *before < rank) else { return };
+        let story = &mut self.story;
+        story.rises = story.rises.saturating_add(1);
+        if rank - before > story.worst_rise.map_or(0, |worst| worst.to - worst.from) {
+            story.worst_rise = Some(Rise { from: before, to: rank, at_ms });
+        }
     }
 
     fn enter(&mut self, call: Call, heard_us: u64, token: Option<Box<str>>, pass: Box<str>) {

@@ -14,6 +14,7 @@
 mod eta;
 mod floor;
 mod line;
+mod opening;
 mod order;
 mod span;
 mod users;
@@ -34,22 +35,25 @@ pub const CLOCKS_MS: u32 = 100;
 
 /// Checks the promises of the waiting room against the stories of the users.
 ///
-/// `lasted_ms` is the duration of the run. Each check comes once, in a fixed order; objectives are not included.
+/// `lasted_ms` is the duration of the run. Each check comes once, in a fixed order; objectives are not included. The check of the
+/// opening is there if users were told one.
 #[must_use]
 pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story]) -> (Vec<Check>, Eta) {
     let line = line::Line::certain(stories);
+    let slots_from_ms = opening::slots_from_ms(stories);
     let (eta, eta_check) = eta::judge(stories);
     let mut checks = vec![
-        windows::minute(plan, stories),
-        windows::sub_window(plan, stories, &line),
+        windows::minute(plan, stories, slots_from_ms),
+        windows::sub_window(plan, stories, &line, slots_from_ms),
         order::judge(stories),
         users::rank_rises(stories),
         users::entered_once(stories),
         users::evictions(plan, stories),
-        line::slot_use(plan, stories),
+        line::slot_use(plan, stories, slots_from_ms),
         eta_check,
         users::errors(lasted_ms, stories),
     ];
+    checks.extend(opening::judge(stories));
     // If no user received a place or a pass, there is nothing to judge.
     if stories.iter().all(|story| story.arrived.is_none()) {
         for check in checks.iter_mut().filter(|check| check.name != "errors" || stories.is_empty()) {
@@ -64,7 +68,7 @@ pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story]) -> (Vec<Check>, Eta
 
 /// The least duration of a run that shows the limit of a minute, seconds.
 pub(crate) fn least_run_s() -> u32 {
-    span::must_last_s(&[], 0)
+    span::must_last_s(&[], 0, 0)
 }
 
 fn check(

@@ -59,6 +59,31 @@ pub struct Waiting {
     /// The store cannot be reached, and the values are the last known ones.
     #[serde(default)]
     pub stale: bool,
+    /// The time until the zone opens, milliseconds; none if it is open, or no instant is set.
+    #[serde(default)]
+    pub opens_in_ms: Option<u32>,
+    /// Why the wait is missing or longer than before.
+    #[serde(default)]
+    pub reason: Option<Reason>,
+}
+
+impl Waiting {
+    /// Whether the order is still to be drawn. Then nobody has a rank: it says how many people take part.
+    #[must_use]
+    pub fn is_undrawn(&self) -> bool {
+        self.reason == Some(Reason::Draw)
+    }
+}
+
+/// Why a wait is missing or longer than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The order is still to be drawn.
+    Draw,
+    /// Another reason.
+    #[serde(other)]
+    Other,
 }
 
 #[derive(Deserialize)]
@@ -190,9 +215,19 @@ mod tests {
     #[test]
     fn replies_are_read_and_unknown_fields_ignored() {
         let reply = br#"{"canEnter":false,"token":"t","new":1,"waiting":{"rank":12,"etaSeconds":null,"reason":"held","pollingPeriod":3000}}"#;
-        let waiting =
-            Waiting { rank: 12, polling_period: 3000, eta_seconds: None, eta_range: None, stale: false };
+        let waiting = Waiting {
+            rank: 12,
+            polling_period: 3000,
+            eta_seconds: None,
+            eta_range: None,
+            stale: false,
+            opens_in_ms: None,
+            reason: Some(Reason::Other),
+        };
         assert_eq!(read(200, None, reply), Answer::NotYet { token: "t".into(), waiting });
+        let undrawn = br#"{"canEnter":false,"token":"t","waiting":{"rank":12,"etaSeconds":null,"reason":"draw","pollingPeriod":3000,"opensInMs":7}}"#;
+        let Answer::NotYet { waiting, .. } = read(200, None, undrawn) else { panic!("a place") };
+        assert!(waiting.is_undrawn() && waiting.opens_in_ms == Some(7), "{waiting:?}");
         let enter = br#"{"canEnter":true,"token":"t","pass":"p"}"#;
         assert_eq!(read(200, None, enter), Answer::Enter { token: Some("t".into()), pass: "p".into() });
         assert_eq!(read(410, None, b""), Answer::Gone);

@@ -115,6 +115,12 @@ fn promise(name: &str) -> Option<(Bilingual, Bilingual)> {
             "Every user receives a place or a pass, and answers until the end.",
             "찾아온 사용자는 모두 자리나 입장권을 받고, 끝까지 응답을 받습니다.",
         ),
+        "opening" => (
+            "The start",
+            "개시",
+            "Nobody enters before the start that users were told, and told waits reach until then.",
+            "안내된 개시 시각 전에는 아무도 입장하지 않고, 안내된 대기 시간은 그때까지를 포함합니다.",
+        ),
         GENERATOR => (
             "The run itself",
             "실행 자체",

@@ -60,6 +60,8 @@ fn a_story_records_what_the_user_heard() {
         last_waiting: Some(Call { sent_ms: 3012, heard_ms: 3015 }),
         entered: Some(Call { sent_ms: 16_001, heard_ms: 16_003 }),
         first_told: Some(ToldWait { eta_s: 9, range_s: (8, 11), rank: 20, at_ms: 12 }),
+        opens: None,
+        undrawn_ms: None,
         // From 3,012 on: a stale reply or a refusal does not end a silence.
         longest_silence_ms: 12_991,
         lapses: 1,
@@ -76,6 +78,29 @@ fn a_story_records_what_the_user_heard() {
     assert_eq!((total.counters.can_enter_true_count, total.counters.can_enter_false_count), (1, 3));
     assert_eq!(total.failures[0].what, "503 busy");
     assert_eq!((user.phase, user.story.who.1, &user.token), (Phase::Arriving, 10, &None), "a new user");
+}
+
+/// Before a draw the rank says how many people take part, so it may grow. A stale reply says nothing new.
+#[test]
+fn a_story_records_the_opening_and_ranks_only_after_the_draw() {
+    let crowd = crowd(0.0);
+    let mut user = User::new(crowd.clone(), 0, 0);
+    let undrawn = |rank: u64, opens_in_ms: u64, stale| {
+        let more = format!(r#","opensInMs":{opens_in_ms},"reason":"draw","pollingPeriod""#);
+        not_yet(rank, stale).replace(r#","pollingPeriod""#, &more)
+    };
+    hears(&mut user, 10, 12, 200, &undrawn(20, 9_000, false));
+    hears(&mut user, 3_010, 3_015, 200, &undrawn(90, 6_000, false));
+    hears(&mut user, 6_010, 6_015, 200, &undrawn(91, 1, true));
+    hears(&mut user, 9_010, 9_015, 200, &not_yet(95, false));
+    hears(&mut user, 12_010, 12_015, 200, &not_yet(96, false));
+    user.finish();
+    let story = &crowd.tally.total().stories[0];
+    let told = Call { sent_ms: 3_010, heard_ms: 3_015 };
+    assert_eq!(story.opens, Some(ToldOpening { told, in_ms: 6_000 }));
+    assert_eq!(story.opens.map(|opens| (opens.earliest_ms(), opens.latest_ms())), Some((9_010, 9_015)));
+    assert_eq!((story.undrawn_ms, story.rises), (Some(3_015), 1));
+    assert_eq!(story.worst_rise, Some(Rise { from: 95, to: 96, at_ms: 12_015 }));
 }
 
 #[test]

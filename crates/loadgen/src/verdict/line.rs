@@ -7,10 +7,10 @@
 //! admits as many users as the minute and the sub-window allow, as soon as they allow it. After a burst that used the
 //! whole minute, the best server admits nobody until the burst leaves the window, so a good server is not blamed. Only
 //! intervals count in which the users of at least one sub-window were certainly present, so that each slot had a user.
-//! Below [`FLOOR`] the check fails: users who poll late or leave at the very front cost a few slots, but not that many.
+//! Before a zone opens there are no slots ([`opening`]). Below [`FLOOR`] the check fails: users who poll late or leave at the very front cost a few slots, but not that many.
 //! The promise of 97 % is checked by an objective.
 
-use super::{at, check, judged, span};
+use super::{at, check, judged, opening, span};
 use crate::{
     bilingual::bilingual,
     format::{float, grouped},
@@ -76,7 +76,7 @@ pub(super) fn present(story: &Story) -> Option<(u32, u32)> {
     (story.lapses == 0 && waiting.sent_ms > from_ms).then_some((from_ms, waiting.sent_ms))
 }
 
-pub(super) fn slot_use(plan: &Plan, stories: &[Story]) -> Check {
+pub(super) fn slot_use(plan: &Plan, stories: &[Story], slots_from_ms: u32) -> Check {
     let what = "slot_use";
     let Some(limit) = plan.admit_per_minute else {
         let note = bilingual!(
@@ -90,7 +90,8 @@ pub(super) fn slot_use(plan: &Plan, stories: &[Story]) -> Check {
     calls.sort_unstable_by_key(|call| call.heard_ms);
     let (mut used, mut best) = (0_u64, 0_u64);
     let mut worst: Option<(f64, u32, u32, u64, u64)> = None;
-    for (from_ms, to_ms) in Line::certain(stories).intervals(sub_limit) {
+    let intervals = Line::certain(stories).intervals(sub_limit);
+    for (from_ms, to_ms) in opening::with_slots(intervals, slots_from_ms) {
         let windows = (to_ms - from_ms) / sub_ms;
         if windows == 0 {
             continue;
@@ -111,7 +112,7 @@ pub(super) fn slot_use(plan: &Plan, stories: &[Story]) -> Check {
     }
     if best < u64::from(LEAST_SUB_WINDOWS) * u64::from(sub_limit) || best == 0 {
         let slots = grouped(u64::from(LEAST_SUB_WINDOWS) * u64::from(sub_limit));
-        let must = span::must_last_s(stories, LEAST_SUB_WINDOWS * sub_ms);
+        let must = span::must_last_s(stories, slots_from_ms, LEAST_SUB_WINDOWS * sub_ms);
         let users = grouped(u64::from(limit) + u64::from(LEAST_SUB_WINDOWS + 1) * u64::from(sub_limit));
         let note = bilingual!(
             "Too few slots became free while at least {sub_limit} people waited; it takes {slots}. After a burst that used the \

@@ -20,10 +20,16 @@ pub(super) fn observed(stories: &[Story]) -> (u32, u32) {
     (first_ms.unwrap_or(0), replies.flatten().map(|call| call.heard_ms).max().unwrap_or(0))
 }
 
-/// How long a run must last that shows slots for so long after the first users came and used the whole minute at once,
-/// seconds. Their slots become free a minute later.
-pub(super) fn must_last_s(stories: &[Story], shows_ms: u32) -> u32 {
-    let (first_ms, _) = observed(stories);
+/// From the first slot that a user could take to the last reply. There are slots from `slots_from_ms` on.
+pub(super) fn of_slots(stories: &[Story], slots_from_ms: u32) -> (u32, u32) {
+    let (first_ms, last_ms) = observed(stories);
+    (first_ms.max(slots_from_ms), last_ms)
+}
+
+/// How long a run must last that shows slots for so long after the first users came, or the zone opened, and they used the whole
+/// minute at once, seconds. Their slots become free a minute later.
+pub(super) fn must_last_s(stories: &[Story], slots_from_ms: u32, shows_ms: u32) -> u32 {
+    let (first_ms, _) = of_slots(stories, slots_from_ms);
     let burst_ms = first_ms.saturating_add(MINUTE_MS);
     burst_ms.saturating_add(shows_ms).saturating_add(LAST_REPLY_MS).div_ceil(1_000)
 }

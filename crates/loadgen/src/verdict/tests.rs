@@ -1,7 +1,7 @@
 //! Small stories, each with one property.
 
 use super::*;
-use crate::story::{Call, End, Rise, ToldWait};
+use crate::story::{Call, End, Rise, ToldOpening, ToldWait};
 
 fn plan(admit_per_minute: Option<u32>) -> Plan {
     Plan {
@@ -30,6 +30,8 @@ fn story(number: u32, came_ms: u32, waits_ms: Option<u32>, in_ms: Option<u32>) -
         last_waiting: waits_ms.and_then(|ms| call(ms, ms + 10)),
         entered: in_ms.and_then(|ms| call(ms, ms + 10)),
         first_told: None,
+        opens: None,
+        undrawn_ms: None,
         longest_silence_ms: 3_000,
         lapses: 0,
         rises: 0,
@@ -269,4 +271,107 @@ fn a_million_stories() {
         .collect();
     let (checks, _) = judge(&plan(Some(200_000)), 400_000, &stories);
     assert_eq!(checks.len(), 9);
+}
+
+/// Users who come from 0 ms on, are told that the zone opens at `opens_ms`, and enter six in six seconds from then on.
+fn pre_queue(users: u32, opens_ms: u32) -> Vec<Story> {
+    let mut stories: Vec<_> = (0..users).map(|i| story(i, 10 * i, Some(opens_ms + 70_000), None)).collect();
+    for (i, story) in (0..).zip(&mut stories) {
+        let told_ms = opens_ms - 1_000 - i;
+        let told = Call { sent_ms: told_ms, heard_ms: told_ms + 20 };
+        story.opens = Some(ToldOpening { told, in_ms: 990 + i });
+        story.first_told =
+            Some(ToldWait { eta_s: opens_ms / 1_000 + i, range_s: (0, 999), rank: 1, at_ms: 10 });
+        let in_ms = opens_ms + 100 + i / 6 * 6_001;
+        if in_ms < opens_ms + 66_000 {
+            (story.last_waiting, story.entered) =
+                (call(opens_ms - 500, opens_ms - 490), call(in_ms, in_ms + 10));
+            story.end = End::Entered;
+        }
+    }
+    stories
+}
+
+#[test]
+fn slots_before_an_opening_are_no_slots() {
+    let stories = pre_queue(100, 200_000);
+    let check = judged_as(Some(60), &stories, "slot_use");
+    assert_eq!(check.judgement, Judgement::Good, "{check:?}");
+    assert!(check.figure > Some(0.97), "{check:?}");
+    for name in ["opening", "order", "over_admission_60s", "over_admission_sub_window"] {
+        let check = judged_as(Some(60), &stories, name);
+        assert_eq!(check.judgement, Judgement::Good, "{check:?}");
+    }
+    // The order was still to be drawn for half a minute after the instant that was told: then there were no slots, either.
+    let late = |undrawn_ms| {
+        let mut stories = pre_queue(100, 200_000);
+        for story in &mut stories {
+            story.undrawn_ms = undrawn_ms;
+            if let Some(entered) = &mut story.entered {
+                (entered.sent_ms, entered.heard_ms) = (entered.sent_ms + 30_000, entered.heard_ms + 30_000);
+                (story.last_waiting, story.ended_ms) = (call(229_000, 229_010), entered.heard_ms);
+            }
+        }
+        judged_as(Some(60), &stories, "slot_use")
+    };
+    assert_eq!(late(None).judgement, Judgement::Bad, "{:?}", late(None));
+    assert_eq!(late(Some(230_000)).judgement, Judgement::Good, "{:?}", late(Some(230_000)));
+    // Slots after the opening are.
+    let mut nobody = pre_queue(100, 200_000);
+    nobody.iter_mut().for_each(|story| (story.last_waiting, story.entered) = (call(270_000, 270_010), None));
+    assert_eq!(judged_as(Some(60), &nobody, "slot_use").judgement, Judgement::Bad);
+    // A minute that had no slots does not show the limit of a minute.
+    let short: Vec<_> = stories
+        .iter()
+        .cloned()
+        .map(|mut story| {
+            story.last_waiting =
+                story.last_waiting.filter(|call| call.heard_ms < 240_000).or(call(240_000, 240_010));
+            story.entered = story.entered.filter(|call| call.heard_ms < 240_000);
+            story
+        })
+        .collect();
+    let check = judged_as(Some(60), &short, "over_admission_60s");
+    assert_eq!(check.judgement, Judgement::Open, "{check:?}");
+    assert!(check.note.contains("cover only 40.0 s") && check.note.contains("at least 264 s"), "{check:?}");
+}
+
+#[test]
+fn an_opening_is_as_told() {
+    let judged = |change: &dyn Fn(&mut Vec<Story>)| {
+        let mut stories = pre_queue(100, 200_000);
+        change(&mut stories);
+        let check = judged_as(Some(60), &stories, "opening");
+        assert!(check.note_ko.len() > 20, "{check:?}");
+        check
+    };
+    let check = judged(&|stories| stories[3].entered = call(199_880, 199_889));
+    assert_eq!((check.judgement, check.count), (Judgement::Bad, 1), "{check:?}");
+    assert!(check.worst.contains("1/3 entered at 199.889 s"), "{check:?}");
+    let check = judged(&|stories| stories[3].entered = call(199_880, 199_950));
+    assert_eq!(check.judgement, Judgement::Good, "within the difference of clocks: {check:?}");
+    // A told wait that forgets the opening.
+    let told = |eta_s| Some(ToldWait { eta_s, range_s: (0, 999), rank: 1, at_ms: 10 });
+    let check = judged(&|stories| stories[5].first_told = told(198));
+    assert_eq!((check.judgement, check.count), (Judgement::Bad, 1), "{check:?}");
+    assert!(check.worst.contains("1/5 was told 198 s"), "{check:?}");
+    assert_eq!(judged(&|stories| stories[5].first_told = told(199)).judgement, Judgement::Good);
+    // One server tells another opening than the others.
+    let check = judged(&|stories| stories[7].opens.iter_mut().for_each(|opens| opens.in_ms += 1_000));
+    assert_eq!(check.judgement, Judgement::Bad, "{check:?}");
+    assert!(check.note.contains("different openings"), "{check:?}");
+    // What somebody was told who left long before the opening was moved does not count.
+    let check = judged(&|stories| {
+        stories[7].opens.iter_mut().for_each(|opens| opens.told = Call { sent_ms: 100, heard_ms: 110 });
+    });
+    assert_eq!(check.judgement, Judgement::Good, "{check:?}");
+    // The run ends before.
+    let check = judged(&|stories| {
+        for story in stories.iter_mut() {
+            (story.last_waiting, story.entered) = (call(199_400, 199_410), None);
+        }
+    });
+    assert_eq!(check.judgement, Judgement::Open, "{check:?}");
+    let (checks, _) = judge(&plan(None), 100_000, &[story(1, 0, None, Some(0))]);
+    assert!(checks.iter().all(|check| check.name != "opening"), "nobody was told one");
 }

@@ -8,6 +8,8 @@
 //! The limit of a sub-window holds only while people wait: with nobody in line, newcomers may use the whole minute at
 //! once. So an interval counts only if somebody was certainly present in the line during all of it.
 //!
+//! Before a zone opens nobody enters, so that time is no evidence ([`super::opening`]).
+//!
 //! A limit that nobody could exceed is not tested. The check is good only if an interval was observed from end to end, if
 //! users entered, and if more users than the limit wanted to enter within one interval ([`Evidence`]).
 
@@ -15,7 +17,8 @@ use super::{
     CLOCKS_MS, Ranks, at, check,
     line::Line,
     name,
-    span::{MINUTE_MS, must_last_s, observed, sub},
+    opening::with_slots,
+    span::{MINUTE_MS, must_last_s, of_slots, sub},
 };
 use crate::{
     bilingual::{Bilingual, bilingual},
@@ -30,8 +33,8 @@ struct Fullest {
     from_ms: u32,
 }
 
-pub(super) fn minute(plan: &Plan, stories: &[Story]) -> Check {
-    let (first_ms, last_ms) = observed(stories);
+pub(super) fn minute(plan: &Plan, stories: &[Story], slots_from_ms: u32) -> Check {
+    let (first_ms, last_ms) = of_slots(stories, slots_from_ms);
     // None where the run is shorter than a minute, also if its first place was asked for at 0 ms.
     let latest_ms = last_ms.checked_sub(MINUTE_MS - CLOCKS_MS).filter(|latest_ms| first_ms <= *latest_ms);
     let observed: Vec<_> = latest_ms.map(|latest_ms| (first_ms, latest_ms)).into_iter().collect();
@@ -40,16 +43,19 @@ pub(super) fn minute(plan: &Plan, stories: &[Story]) -> Check {
         length_ms: MINUTE_MS,
         limit: plan.admit_per_minute,
         observed: &observed,
+        slots_from_ms,
         is_judged: &|_| true,
     };
     what.check(stories)
 }
 
-pub(super) fn sub_window(plan: &Plan, stories: &[Story], line: &Line) -> Check {
+pub(super) fn sub_window(plan: &Plan, stories: &[Story], line: &Line, slots_from_ms: u32) -> Check {
     let (length_ms, _) = sub(plan, 1);
     let limit = plan.admit_per_minute.map(|n| sub(plan, n).1);
     let intervals = line.intervals(1);
-    if limit.is_some() && intervals.iter().all(|(from_ms, to_ms)| to_ms - from_ms < length_ms) {
+    // Too many before the opening are too many; but they are no evidence that the limit holds.
+    let with_slots = with_slots(intervals.clone(), slots_from_ms);
+    if limit.is_some() && with_slots.iter().all(|(from_ms, to_ms)| to_ms - from_ms < length_ms) {
         let seconds = f64::from(length_ms) / 1_000.0;
         let more = grouped(u64::from(plan.admit_per_minute.unwrap_or(0)));
         let nobody = bilingual!(
@@ -64,13 +70,14 @@ pub(super) fn sub_window(plan: &Plan, stories: &[Story], line: &Line) -> Check {
         let next = intervals.partition_point(|&(from, _)| from <= from_ms);
         next > 0 && intervals[next - 1].1 >= from_ms.saturating_add(length_ms)
     };
-    let long = intervals.iter().filter(|(from_ms, to_ms)| to_ms - from_ms >= length_ms);
+    let long = with_slots.iter().filter(|(from_ms, to_ms)| to_ms - from_ms >= length_ms);
     let observed: Vec<_> = long.map(|&(from_ms, to_ms)| (from_ms, to_ms - length_ms)).collect();
     let what = Window {
         name: "over_admission_sub_window",
         length_ms,
         limit,
         observed: &observed,
+        slots_from_ms,
         is_judged: &is_covered,
     };
     what.check(stories)
@@ -83,6 +90,8 @@ struct Window<'a> {
     limit: Option<u32>,
     /// From when to when an interval may begin that was observed from end to end, in order.
     observed: &'a [(u32, u32)],
+    /// From when on there are slots.
+    slots_from_ms: u32,
     /// Whether the limit holds for the interval that begins at this time.
     is_judged: &'a dyn Fn(u32) -> bool,
 }
@@ -151,10 +160,10 @@ impl Window<'_> {
         match evidence {
             Evidence::Enough => None,
             Evidence::TooShort => {
-                let (first_ms, last_ms) = observed(stories);
+                let (first_ms, last_ms) = of_slots(stories, self.slots_from_ms);
                 let shown = f64::from(last_ms.saturating_sub(first_ms)) / 1_000.0;
                 // The first minute is the one that is shown.
-                let must = must_last_s(stories, 0);
+                let must = must_last_s(stories, self.slots_from_ms, 0);
                 Some(bilingual!(
                     "The replies cover only {shown:.1} s: a run must last at least {must} s, and be answered until its end.",
                     "응답이 {shown:.1}초 동안만 있었습니다. {must}초 이상 실행하고 끝까지 응답을 받아야 판정할 수 있습니다."
@@ -165,7 +174,7 @@ impl Window<'_> {
                 "아무도 입장하지 않아 허용 인원을 지키는지 알 수 없습니다. 구역이 열려 있고 입장이 이루어져야 합니다."
             )),
             Evidence::NobodyEntered => {
-                let must = must_last_s(stories, 2 * self.length_ms);
+                let must = must_last_s(stories, self.slots_from_ms, 2 * self.length_ms);
                 Some(bilingual!(
                     "Nobody entered during {seconds} s of waiting, so nothing shows that the limit holds. After a burst that used \
                      the whole minute, the next users enter a minute later: a run must last at least {must} s.",

@@ -72,6 +72,8 @@ pub(crate) fn run(crowd: Crowd, room: &mut Room) -> Vec<Story> {
                 last_waiting: None,
                 entered: None,
                 first_told: None,
+                opens: None,
+                undrawn_ms: None,
                 longest_silence_ms: 0,
                 lapses: 0,
                 rises: 0,
