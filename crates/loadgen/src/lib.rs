@@ -22,6 +22,7 @@ pub mod pool;
 pub mod profile;
 pub mod progress;
 pub mod random;
+pub mod receipt;
 pub mod report;
 pub mod run;
 pub mod slo;
