@@ -371,6 +371,7 @@ impl Prepared {
             workers: run.workers,
             start_unix_ms: run.start_at,
             seed: run.seed,
+            opening: None,
         };
         setup.workers().map_err(anyhow::Error::msg)?;
         Ok(Self {
@@ -401,6 +402,7 @@ impl Prepared {
             admit_per_minute: self.admit_per_minute,
             sub_windows: self.sub_windows,
             idle_s: self.idle_s,
+            opening: setup.opening,
         };
         Ok((gathered.report(plan, &self.out.slo), gathered))
     }

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::story::{Call, End, Rise, Story, ToldOpening, ToldWait};
+use crate::story::{Call, End, Placed, Rise, Story, ToldOpening, ToldWait};
 
 /// Stories, with a column for each number; all columns are equally long.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +55,9 @@ pub struct Columns {
     /// Users who were told that the order is still to be drawn: (row, when last).
     #[serde(default)]
     pub undrawn: Vec<(u32, u32)>,
+    /// Users who were told a rank after a draw: (row, rank, when the call was sent, how long it took).
+    #[serde(default)]
+    pub placed: Vec<(u32, u32, u32, u32)>,
     /// Rows of users who asked again and received another pass or none.
     pub second_pass: Vec<u32>,
     /// Rows of users who asked again after entering and were answered.
@@ -130,6 +133,9 @@ impl Columns {
         if let Some(at_ms) = story.undrawn_ms {
             self.undrawn.push((row, at_ms));
         }
+        if let Some(Placed { rank, told }) = story.placed {
+            self.placed.push((row, rank, told.sent_ms, told.heard_ms.saturating_sub(told.sent_ms)));
+        }
         if story.second_pass {
             self.second_pass.push(row);
         }
@@ -154,6 +160,10 @@ impl Columns {
         }
         for &(row, at_ms) in &self.undrawn {
             stories.get_mut(row as usize)?.undrawn_ms = Some(at_ms);
+        }
+        for &(row, rank, sent_ms, took_ms) in &self.placed {
+            let told = Call { sent_ms, heard_ms: sent_ms.saturating_add(took_ms) };
+            stories.get_mut(row as usize)?.placed = Some(Placed { rank, told });
         }
         for &row in &self.second_pass {
             stories.get_mut(row as usize)?.second_pass = true;
@@ -184,6 +194,7 @@ impl Columns {
             first_told,
             opens: None,
             undrawn_ms: None,
+            placed: None,
             longest_silence_ms: *self.silence_ms.get(row)?,
             lapses: *self.lapses.get(row)?,
             rises: *self.rises.get(row)?,
@@ -218,6 +229,7 @@ mod tests {
             first_told: Some(ToldWait { eta_s: 0, range_s: (0, 9), rank: 1, at_ms: 3 }),
             opens: Some(ToldOpening { told: Call { sent_ms: 2_000, heard_ms: 2_004 }, in_ms: 3_000 }),
             undrawn_ms: Some(2_004),
+            placed: Some(Placed { rank: 7, told: Call { sent_ms: 3000, heard_ms: 3001 } }),
             longest_silence_ms: 3000,
             lapses: 1,
             rises: 2,

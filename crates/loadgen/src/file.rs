@@ -6,7 +6,7 @@
 //!
 //! `verdict` is [`Verdict`], so that a script finds it; merging ignores it and computes another.
 //! `report` is [`Report`], whose fields are documented there. `second_latencies` has a histogram for each second, packed
-//! like [`Latency::histogram`](crate::report::Latency::histogram). `stories` has the columns of [`Columns`]. Invariant: a
+//! like [`Latency::histogram`](crate::report::Latency::histogram). `stories` has the columns of [`Columns`], `papers` what users fetched of a draw ([`Paper`]). Invariant: a
 //! file contains all data that its report was computed from, so the merged report of several machines is exact.
 
 use std::{
@@ -23,6 +23,7 @@ use crate::{
     conclusion::Verdict,
     frame::{pack, unpack},
     gather::{Gathered, add},
+    paper::Paper,
     report::{GENERATOR, Plan, Report, SCHEMA},
 };
 
@@ -41,6 +42,9 @@ pub struct Run {
     pub second_latencies: Vec<String>,
     /// The stories.
     pub stories: Columns,
+    /// What users fetched of a draw.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub papers: Vec<Paper>,
 }
 
 /// The path that stands for standard output.
@@ -56,6 +60,7 @@ pub fn write(path: &Path, report: &Report, gathered: &Gathered) -> Result<()> {
         report: report.clone(),
         second_latencies: gathered.seconds.iter().map(|(_, latencies)| pack(latencies)).collect(),
         stories: Columns::of(&gathered.stories),
+        papers: gathered.papers.clone(),
     };
     let name = || path.display().to_string();
     if path.as_os_str() == STANDARD_OUTPUT {
@@ -109,6 +114,7 @@ pub fn merge(runs: Vec<(String, Run)>) -> Result<(Plan, Gathered)> {
                 plan.users += report.plan.users;
                 plan.streams += report.plan.streams;
                 plan.planned_ms = plan.planned_ms.max(report.plan.planned_ms);
+                plan.opening = plan.opening.take().or_else(|| report.plan.opening.clone());
                 plan.admit_per_minute = plan.admit_per_minute.or(report.plan.admit_per_minute);
             }
         }
@@ -133,6 +139,9 @@ pub fn merge(runs: Vec<(String, Run)>) -> Result<(Plan, Gathered)> {
         for story in &mut stories {
             story.who.0 = story.who.0.saturating_add(workers);
         }
+        let mut papers = run.papers;
+        papers.iter_mut().for_each(|paper| paper.who.0 = paper.who.0.saturating_add(workers));
+        all.papers.append(&mut papers);
         workers = workers.saturating_add(more);
         all.stories.append(&mut stories);
     }

@@ -244,6 +244,7 @@ mod tests {
             admit_per_minute: None,
             sub_windows: 10,
             idle_s: 60,
+            opening: None,
         }
     }
 

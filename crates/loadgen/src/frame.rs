@@ -13,8 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::Columns,
+    paper::Paper,
     profile::Profile,
-    report::{Counters, Failure, Second, Streams},
+    report::{Counters, Draw, Failure, Second, Streams},
     target::Target,
 };
 
@@ -67,6 +68,8 @@ pub struct Task {
     pub sources: Vec<IpAddr>,
     /// The seed of the random numbers.
     pub seed: u64,
+    /// The draw that the run was made for.
+    pub draw: Option<Draw>,
 }
 
 /// What the parent sends after the task.
@@ -98,6 +101,8 @@ pub enum Frame {
     },
     /// Some of the stories.
     Stories(Box<Columns>),
+    /// Some of what users fetched of a draw.
+    Papers(Vec<Paper>),
     /// The last message of a run that ended well.
     End {
         /// The duration of the run.

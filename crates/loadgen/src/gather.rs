@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use crate::{
     format::grouped,
     frame::{Latencies, no_latencies, pack},
-    lag, report,
+    lag,
+    paper::Paper,
+    report,
     report::{Check, Counters, Failure, GENERATOR, Judgement, Latency, Plan, Report, Second, Streams},
     slo::Slo,
     story::Story,
@@ -32,6 +34,8 @@ pub struct Gathered {
     pub failures: BTreeMap<String, (u64, u32)>,
     /// The stories.
     pub stories: Vec<Story>,
+    /// What users fetched of a draw.
+    pub papers: Vec<Paper>,
     /// The duration, milliseconds.
     pub lasted_ms: u32,
     /// The run was stopped early.
@@ -50,6 +54,7 @@ impl Default for Gathered {
             streams: Streams::default(),
             failures: BTreeMap::new(),
             stories: Vec::new(),
+            papers: Vec::new(),
             lasted_ms: 0,
             interrupted: false,
             broken: Vec::new(),
@@ -135,7 +140,7 @@ impl Gathered {
             .map(|(what, &(count, first_ms))| Failure { what: what.clone(), count, first_ms })
             .collect();
         failures.sort_by_key(|failure| std::cmp::Reverse(failure.count));
-        let (mut checks, eta) = verdict::judge(&plan, self.lasted_ms, &self.stories);
+        let (mut checks, eta) = verdict::judge(&plan, self.lasted_ms, &self.stories, &self.papers);
         let bottleneck = lag::bottleneck(&seconds);
         if bottleneck.is_some() {
             checks.iter_mut().for_each(leave_slot_use_open);

@@ -123,6 +123,7 @@ mod tests {
             workers: None,
             start_unix_ms: None,
             seed: 1,
+            opening: None,
         }
     }
 

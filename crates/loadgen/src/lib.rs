@@ -18,6 +18,7 @@ pub mod html;
 mod identity;
 pub mod lag;
 mod multiplex;
+pub mod paper;
 pub mod pool;
 pub mod profile;
 pub mod progress;

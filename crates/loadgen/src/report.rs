@@ -34,6 +34,39 @@ pub struct Plan {
     pub sub_windows: u32,
     /// How long a user may be silent without losing the place, seconds.
     pub idle_s: u32,
+    /// The opening that the run was made for, if its profile has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opening: Option<Opening>,
+}
+
+/// The opening that a run was made for, as it was told before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opening {
+    /// When people enter, milliseconds since the start.
+    pub at_ms: u32,
+    /// The draw of the order; none if people enter in the order of arrival.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draw: Option<Draw>,
+}
+
+/// A draw, as it is published. Times are seconds since 1970 by the server's clock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Draw {
+    /// The event.
+    pub event: String,
+    /// When the list is frozen.
+    pub begins_unix_s: u64,
+    /// When people enter.
+    pub opens_unix_s: u64,
+}
+
+impl Draw {
+    /// How long before the opening the list is frozen, milliseconds.
+    #[must_use]
+    pub fn frozen_before_ms(&self) -> u32 {
+        let before_s = self.opens_unix_s.saturating_sub(self.begins_unix_s);
+        u32::try_from(before_s).unwrap_or(u32::MAX).saturating_mul(1_000)
+    }
 }
 
 /// One second of the run, summed over all workers.
@@ -142,8 +175,8 @@ pub const GENERATOR: &str = "generator";
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Check {
     /// Stable name: `over_admission_60s`, `over_admission_sub_window`, `order`, `rank_rises`, `slot_use`,
-    /// `entered_once`, `eta`, `evictions`, `errors`, `opening` (if users were told one), `slo:p95` and the like, or
-    /// [`GENERATOR`].
+    /// `entered_once`, `eta`, `evictions`, `errors`, `opening` (if there is one), `draw_order`,
+    /// `draw_fairness`, `draw_receipts` (if the run was made for a draw), `slo:p95` and the like, or [`GENERATOR`].
     pub name: String,
     /// The result.
     pub judgement: Judgement,

@@ -18,6 +18,7 @@ use crate::{
     gather::{Gathered, add},
     profile::Profile,
     progress::Progress,
+    report::Opening,
     target::Target,
     worker,
 };
@@ -54,6 +55,8 @@ pub struct Setup {
     pub start_unix_ms: Option<u64>,
     /// The seed of the random numbers.
     pub seed: u64,
+    /// The opening that the run is made for.
+    pub opening: Option<Opening>,
 }
 
 impl Setup {
@@ -108,6 +111,7 @@ impl Setup {
             connections: all / parts + usize::from(usize::from(worker) < all % parts),
             sources: self.sources.clone(),
             seed: self.seed,
+            draw: self.opening.as_ref().and_then(|opening| opening.draw.clone()),
         }
     }
 }
@@ -191,7 +195,10 @@ pub async fn run(setup: &Setup) -> Result<(u64, Gathered)> {
     let earliest = unix_ms() + HEADWAY_MS;
     let begin = match setup.start_unix_ms {
         Some(agreed) if agreed < earliest => {
-            bail!("--start-at: the workers were ready {} ms too late; choose a later time", earliest - agreed)
+            bail!(
+                "the workers were ready {} ms too late; choose a later --start-at, or an event that begins later",
+                earliest - agreed
+            )
         }
         Some(agreed) => agreed,
         None => earliest,
@@ -259,6 +266,7 @@ async fn gather(
                     Some(mut stories) => gathered.stories.append(&mut stories),
                     None => gathered.broken.push(format!("worker {worker} sent damaged stories")),
                 },
+                Some((_, Some(Frame::Papers(mut papers)))) => gathered.papers.append(&mut papers),
                 Some((worker, Some(Frame::End { lasted_ms, due, counters, streams, failures }))) => {
                     ended[usize::from(worker)] = true;
                     gathered.lasted_ms = gathered.lasted_ms.max(lasted_ms);

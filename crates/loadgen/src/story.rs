@@ -54,6 +54,15 @@ impl ToldOpening {
     }
 }
 
+/// The place that a user was told after a draw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placed {
+    /// The rank: one more than the people ahead who are still in line.
+    pub rank: u32,
+    /// The call whose reply said it.
+    pub told: Call,
+}
+
 /// A rank that was higher than the rank before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rise {
@@ -97,6 +106,8 @@ pub struct Story {
     pub opens: Option<ToldOpening>,
     /// When the last reply arrived that said that the order is still to be drawn. Replies marked stale do not count.
     pub undrawn_ms: Option<u32>,
+    /// The first rank that the user was told after the draw; none if the run is not one of a draw.
+    pub placed: Option<Placed>,
     /// The longest silence between the place and "enter" or the end, milliseconds. A silence runs from the sending of an
     /// answered call to the reply of the next answered call, so the server cannot have seen a longer one. Refusals and
     /// replies marked stale are not answers here, because they do not show that the server noted the call.
@@ -134,6 +145,7 @@ impl Story {
             first_told: None,
             opens: None,
             undrawn_ms: None,
+            placed: None,
             longest_silence_ms: 0,
             lapses: 0,
             rises: 0,

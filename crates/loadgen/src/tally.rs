@@ -11,6 +11,7 @@ use std::{
 
 use crate::{
     frame::{Latencies, no_latencies},
+    paper::Paper,
     report::{Counters, Failure, Second, Streams},
     story::Story,
 };
@@ -70,6 +71,8 @@ pub struct Total {
     pub failures: Vec<Failure>,
     /// The stories that ended.
     pub stories: Vec<Story>,
+    /// What users fetched of a draw.
+    pub papers: Vec<Paper>,
 }
 
 #[derive(Debug, Default)]
@@ -83,6 +86,7 @@ struct Inner {
     streams: Streams,
     failures: BTreeMap<String, (u64, u32)>,
     stories: Vec<Story>,
+    papers: Vec<Paper>,
 }
 
 impl Inner {
@@ -218,6 +222,11 @@ impl Tally {
         self.lock().stories.push(story);
     }
 
+    /// A user fetched something of a draw.
+    pub fn paper(&self, paper: Paper) {
+        self.lock().papers.push(paper);
+    }
+
     /// Returns the counts of the second and starts the next one.
     #[must_use]
     pub fn second(&self) -> Counts {
@@ -245,6 +254,7 @@ impl Tally {
             streams: inner.streams,
             failures,
             stories: inner.stories,
+            papers: inner.papers,
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod crowd;
 mod listen;
+mod papers;
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -14,6 +15,7 @@ use std::{
 
 pub use crowd::Crowd;
 use listen::Stream;
+use papers::Wants;
 
 use http_body_util::Full;
 use hyper::Request;
@@ -21,10 +23,11 @@ use tokio::time::sleep;
 
 use crate::{
     clock::ms,
+    paper::Kind as PaperKind,
     pool::Reply,
     profile::Then,
     random::Random,
-    story::{Call, End, LAPSE_MS, Rise, Story, ToldOpening, ToldWait},
+    story::{Call, End, LAPSE_MS, Placed, Rise, Story, ToldOpening, ToldWait},
     tally::Kind,
     wire::{self, Answer, Waiting},
 };
@@ -84,6 +87,8 @@ pub struct User {
     /// This life was refused a stream, so it polls.
     refused: bool,
     stream: Option<Stream>,
+    /// What this user still fetches of a draw; none if it is not in the sample.
+    wants: Option<Wants>,
 }
 
 impl User {
@@ -115,7 +120,10 @@ impl User {
             listened: false,
             refused: false,
             stream: None,
+            wants: None,
         };
+        user.wants =
+            user.crowd.draw.as_ref().filter(|draw| number.is_multiple_of(draw.every)).map(|_| Wants::ALL);
         user.draw();
         user
     }
@@ -130,8 +138,18 @@ impl User {
         self.leaves_us = None;
     }
 
-    /// Sleeps until the next call is due, and makes it; or waits for the next message of the stream.
+    /// Sleeps until the next call is due, and makes it; or waits for the next message of the stream. Then fetches what the user wants
+    /// of a draw.
     pub async fn step(&mut self) {
+        self.poll().await;
+        for kind in [PaperKind::Published, PaperKind::Receipt] {
+            if self.wants_now(kind) && !self.crowd.is_stopping() {
+                Box::pin(self.fetch(kind)).await;
+            }
+        }
+    }
+
+    async fn poll(&mut self) {
         if let Some(stream) = self.stream.take() {
             Box::pin(self.listen(stream)).await;
             return;
@@ -272,6 +290,11 @@ impl User {
                 self.rank = None;
             } else {
                 self.note_rank(waiting.rank, call.heard_ms);
+                // A rank without a wait is told while nobody is admitted, or before the server knows the draw.
+                if self.crowd.draw.is_some() && waiting.eta_seconds.is_some() {
+                    let rank = u32::try_from(waiting.rank).unwrap_or(u32::MAX);
+                    self.story.placed.get_or_insert(Placed { rank, told: call });
+                }
             }
         }
         if let (None, Some(eta_s)) = (self.story.first_told, waiting.eta_seconds) {
@@ -349,7 +372,7 @@ impl User {
         self.story = Story::new((self.crowd.worker, number));
         self.phase = Phase::Arriving;
         (self.token, self.pass, self.rank, self.noted, self.called) = (None, None, None, None, false);
-        (self.listened, self.refused) = (false, false);
+        (self.listened, self.refused, self.wants) = (false, false, None);
         self.draw();
         self.due_us = now_us + self.random.between_us(self.crowd.profile.first_sleep_s);
         self.ideal_us = self.due_us;

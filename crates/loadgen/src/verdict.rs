@@ -11,6 +11,7 @@
 //! Assumptions: only the rehearsal uses the zone, its policy does not change, and the clocks of machines whose runs are
 //! merged differ by at most [`CLOCKS_MS`].
 
+mod draw;
 mod eta;
 mod floor;
 mod line;
@@ -25,6 +26,7 @@ mod tests;
 
 use crate::{
     bilingual::{Bilingual, bilingual},
+    paper::Paper,
     report::{Check, Eta, Judgement, Plan},
     story::Story,
 };
@@ -36,16 +38,17 @@ pub const CLOCKS_MS: u32 = 100;
 /// Checks the promises of the waiting room against the stories of the users.
 ///
 /// `lasted_ms` is the duration of the run. Each check comes once, in a fixed order; objectives are not included. The check of the
-/// opening is there if users were told one.
+/// opening is there if users were told one or the run was made for one, and those of a draw if the run was made for one.
 #[must_use]
-pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story]) -> (Vec<Check>, Eta) {
+pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story], papers: &[Paper]) -> (Vec<Check>, Eta) {
     let line = line::Line::certain(stories);
     let slots_from_ms = opening::slots_from_ms(stories);
+    let drawn = draw::Drawn::of(plan, stories, papers);
     let (eta, eta_check) = eta::judge(stories);
     let mut checks = vec![
         windows::minute(plan, stories, slots_from_ms),
         windows::sub_window(plan, stories, &line, slots_from_ms),
-        order::judge(stories),
+        order::judge(stories, drawn.as_ref().map(draw::Drawn::frozen_by_ms)),
         users::rank_rises(stories),
         users::entered_once(stories),
         users::evictions(plan, stories),
@@ -53,7 +56,8 @@ pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story]) -> (Vec<Check>, Eta
         eta_check,
         users::errors(lasted_ms, stories),
     ];
-    checks.extend(opening::judge(stories));
+    checks.extend(opening::judge(plan, stories));
+    checks.extend(drawn.iter().flat_map(|drawn| drawn.judge(stories, papers)));
     // If no user received a place or a pass, there is nothing to judge.
     if stories.iter().all(|story| story.arrived.is_none()) {
         for check in checks.iter_mut().filter(|check| check.name != "errors" || stories.is_empty()) {

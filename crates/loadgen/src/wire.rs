@@ -13,6 +13,9 @@ pub const WAIT: &str = "/traffic/wait";
 /// The path that asks to enter.
 pub const ENTRY: &str = "/traffic/entry";
 
+/// The path that gives a place up.
+pub const LEAVE: &str = "/traffic/leave";
+
 /// The path of streams of events.
 pub const STREAM: &str = "/traffic/stream";
 /// The header with the newest token, when a stream is opened again.
@@ -40,6 +43,18 @@ pub fn stream(path: &str, zone: &str, token: &str) -> String {
         .extend_pairs([("zone", zone), ("token", token)])
         .finish();
     format!("{path}?{query}")
+}
+
+/// The path of the published rule of a zone.
+#[must_use]
+pub fn rules(zone: &str) -> String {
+    format!("/zones/{zone}/rules")
+}
+
+/// The path of a draw.
+#[must_use]
+pub fn draw(zone: &str, event: &str) -> String {
+    format!("/draws/{zone}/{event}")
 }
 
 /// The content of a reply "not yet".

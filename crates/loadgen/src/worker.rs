@@ -41,6 +41,8 @@ use crate::{
 
 /// Stories in one message.
 const STORIES: usize = 16_384;
+/// Papers in one message.
+const PAPERS: usize = 64;
 /// Threads for the users. Goose's loop has the main thread, because it never rests while users start.
 const THREADS: usize = 1;
 /// Open files besides the connections: pipes, timers and those of the runtime.
@@ -167,6 +169,9 @@ async fn work(task: Task, frames: mpsc::Sender<Frame>) -> Result<()> {
     let total = crowd.tally.total();
     for stories in total.stories.chunks(STORIES) {
         frames.send(Frame::Stories(Box::new(Columns::of(stories))))?;
+    }
+    for papers in total.papers.chunks(PAPERS) {
+        frames.send(Frame::Papers(papers.to_vec()))?;
     }
     let (due, counters, streams, failures) = (total.due, total.counters, total.streams, total.failures);
     frames.send(Frame::End { lasted_ms, due, counters, streams, failures })?;
@@ -343,6 +348,7 @@ mod tests {
             connections: 100,
             sources: Vec::new(),
             seed: 1,
+            draw: None,
         };
         assert_eq!(check_files(&task, 150), Ok(()));
         assert!(

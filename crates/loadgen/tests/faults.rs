@@ -62,8 +62,9 @@ fn rehearse(crowd: Crowd, admit_per_minute: u32, fault: Fault) -> (Vec<Check>, E
         admit_per_minute: Some(admit_per_minute),
         sub_windows: 10,
         idle_s: 60,
+        opening: None,
     };
-    judge(&plan, crowd.until_ms, &stories)
+    judge(&plan, crowd.until_ms, &stories, &[])
 }
 
 fn failed(checks: &[Check]) -> Vec<&Check> {

@@ -105,6 +105,7 @@ fn a_full_disk_does_not_cost_the_verdict() {
         admit_per_minute: None,
         sub_windows: 10,
         idle_s: 60,
+        opening: None,
     };
     let dir = tempfile::tempdir().expect("a directory");
     let (gathered, path) = (Gathered::default(), dir.path().join("run.json"));

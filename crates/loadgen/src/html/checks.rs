@@ -121,6 +121,24 @@ fn promise(name: &str) -> Option<(Bilingual, Bilingual)> {
             "Nobody enters before the start that users were told, and told waits reach until then.",
             "안내된 개시 시각 전에는 아무도 입장하지 않고, 안내된 대기 시간은 그때까지를 포함합니다.",
         ),
+        "draw_order" => (
+            "Order of the draw",
+            "추첨 순서",
+            "People enter in the order of the places that they were told after the draw.",
+            "추첨 뒤에 안내받은 순번대로 입장합니다.",
+        ),
+        "draw_fairness" => (
+            "Nobody is favoured for coming early",
+            "일찍 와도 유불리 없음",
+            "The drawn place does not depend on when a user came.",
+            "추첨된 순번은 언제 왔는지와 관계가 없습니다.",
+        ),
+        "draw_receipts" => (
+            "Receipts of the draw",
+            "추첨 증서",
+            "All users see one checkpoint, and each receipt verifies against it and says what the user was told.",
+            "모두가 같은 체크포인트를 보고, 각자의 증서는 그것으로 검증되며 안내받은 순번과 맞습니다.",
+        ),
         GENERATOR => (
             "The run itself",
             "실행 자체",

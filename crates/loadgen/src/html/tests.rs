@@ -27,6 +27,7 @@ pub(crate) fn report(text: &str, seconds: u32) -> Report {
         admit_per_minute: Some(2_000),
         sub_windows: 10,
         idle_s: 60,
+        opening: None,
     };
     let second = |i: u32| Second {
         users: (i * 300).min(12_000).min((seconds - i) * 1_000),
@@ -55,7 +56,7 @@ pub(crate) fn report(text: &str, seconds: u32) -> Report {
         percentiles_us: [2_740, 19_400, 36_480, 80_000, 200_000, 1_020_000],
         histogram: String::new(),
     };
-    let (mut checks, _) = judge(&plan, seconds * 1_000, &[]);
+    let (mut checks, _) = judge(&plan, seconds * 1_000, &[], &[]);
     if let Some(check) = checks.first_mut() {
         (check.judgement, check.count) = (Judgement::Bad, 3);
         check.note = "At most 2,310 entered within 60 s; the limit is 2,000.".into();

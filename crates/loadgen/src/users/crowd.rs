@@ -7,6 +7,9 @@ use tokio::sync::Notify;
 
 use crate::{clock::Clock, frame::Task, pool::Pool, profile::Profile, tally::Tally, wire};
 
+/// About so many users look after a draw.
+const PAPERS: u32 = 200;
+
 /// The users' common plan, connections and counts.
 #[derive(Debug)]
 pub struct Crowd {
@@ -18,6 +21,8 @@ pub struct Crowd {
     pub paths: [Uri; 2],
     /// The path of streams.
     pub stream_path: String,
+    /// The draw of the run, if there is one.
+    pub draw: Option<Sample>,
     /// The headers of each call.
     pub headers: HeaderMap,
     /// The number of the worker.
@@ -37,6 +42,29 @@ pub struct Crowd {
     pub(super) stop: Notify,
 }
 
+/// A draw, and which users look after it.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// The path of the draw.
+    pub path: String,
+    /// How long before the opening the list is frozen, milliseconds.
+    pub frozen_before_ms: u32,
+    /// Each user whose number is a multiple of this does.
+    pub every: u32,
+}
+
+impl Sample {
+    /// The sample of a task: [`PAPERS`] users of all workers, evenly over the run.
+    fn of(task: &Task) -> Option<Self> {
+        let draw = task.draw.as_ref()?;
+        Some(Self {
+            path: format!("{}{}", task.target.prefix, wire::draw(&task.zone, &draw.event)),
+            frozen_before_ms: draw.frozen_before_ms(),
+            every: task.profile.users.div_ceil(PAPERS).max(1),
+        })
+    }
+}
+
 impl Crowd {
     /// A crowd of `users` users, numbered from 0.
     ///
@@ -48,6 +76,7 @@ impl Crowd {
             profile: task.profile.clone(),
             paths,
             stream_path: format!("{}{}", task.target.prefix, wire::STREAM),
+            draw: Sample::of(task),
             headers: task.target.headers()?,
             worker: task.worker,
             seed: task.seed,

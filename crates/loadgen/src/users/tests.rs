@@ -21,6 +21,7 @@ fn crowd(repeat: f64) -> Arc<Crowd> {
         connections: 1,
         sources: Vec::new(),
         seed: 1,
+        draw: None,
     };
     let paths = [Uri::from_static(wire::WAIT), Uri::from_static(wire::ENTRY)];
     Arc::new(Crowd::new(&task, paths, 10).expect("a crowd"))
@@ -62,6 +63,7 @@ fn a_story_records_what_the_user_heard() {
         first_told: Some(ToldWait { eta_s: 9, range_s: (8, 11), rank: 20, at_ms: 12 }),
         opens: None,
         undrawn_ms: None,
+        placed: None,
         // From 3,012 on: a stale reply or a refusal does not end a silence.
         longest_silence_ms: 12_991,
         lapses: 1,

@@ -11,8 +11,8 @@ use super::{CLOCKS_MS, at, check, judged, name, span};
 use crate::{
     bilingual::bilingual,
     format::grouped,
-    report::{Check, Judgement},
-    story::Story,
+    report::{Check, Judgement, Plan},
+    story::{Call, Story},
 };
 
 /// What users were told this long before the last one who was told counts, too, milliseconds: people are told at least once in that
@@ -74,15 +74,25 @@ enum Fault {
     ToldLess(u32),
 }
 
-/// The check of the opening; none if nobody was told one.
-pub(super) fn judge(stories: &[Story]) -> Option<Check> {
-    let opening = Opening::told(stories)?;
+/// The check of the opening; none if nobody was told one, and the run was not made for one.
+pub(super) fn judge(plan: &Plan, stories: &[Story]) -> Option<Check> {
+    let was_known = plan.opening.is_some();
+    let Some(opening) = Opening::told(stories) else {
+        let nobody = bilingual!(
+            "No user was told when the zone opens.",
+            "구역이 언제 열리는지 들은 사용자가 없어 판정할 수 없습니다."
+        );
+        return was_known.then(|| check("opening", Judgement::Open, 0, None, nobody, None));
+    };
     let before_ms = opening.earliest_ms.saturating_sub(CLOCKS_MS);
     let fault = |story: &Story| {
-        let told = story.opens?.told;
-        if story.entered.is_some_and(|call| call.sent_ms >= told.sent_ms && call.heard_ms < before_ms) {
+        let told = story.opens.map(|opens| opens.told);
+        // Whoever was not told may have entered before the pre-queue; not if it was there before the run.
+        let waits = |call: Call| was_known || told.is_some_and(|told| call.sent_ms >= told.sent_ms);
+        if story.entered.is_some_and(|call| waits(call) && call.heard_ms < before_ms) {
             return Some(Fault::Early);
         }
+        let told = told?;
         // Whole seconds, rounded in favour of the server.
         let first = story.first_told.filter(|first| first.at_ms <= told.heard_ms)?;
         let ends_ms = first.at_ms.saturating_add(first.eta_s.saturating_add(1).saturating_mul(1_000));

@@ -12,6 +12,9 @@
 //!   the first `m` by one position, and so delays one user. So the run may have as many overtaken users as lapses, and one
 //!   more is a fault. Without lapses none may be overtaken.
 //!
+//! If the order is drawn by lot, everybody who came before the list was frozen has the same claim, and the check says whether somebody
+//! entered who came after them. The drawn places have the same search.
+//!
 //! The check is good only if it could have failed: somebody entered, and somebody came later than a user who still had to
 //! wait [`TOLERANCE_MS`] afterwards.
 //!
@@ -37,16 +40,36 @@ struct Overtaken<'a> {
     by: u32,
 }
 
-pub(super) fn judge(stories: &[Story]) -> Check {
+/// `frozen_by_ms` is the time after which nobody came before the list of a draw was frozen; none if the run knows no draw.
+pub(super) fn judge(stories: &[Story], frozen_by_ms: Option<u32>) -> Check {
+    if frozen_by_ms.is_none() && stories.iter().any(|story| story.undrawn_ms.is_some()) {
+        let unknown = bilingual!(
+            "The order was drawn by lot, and the run does not know for whom: rehearse it with --profile sale.",
+            "추첨으로 순서를 정했는데 누가 추첨에 들었는지 알 수 없습니다. --profile sale로 실행해야 판정할 수 있습니다."
+        );
+        return check("order", Judgement::Open, 0, None, unknown, None);
+    }
+    // All who came before the list was frozen have the same claim; whoever came later stands behind them.
+    let frozen_ms = frozen_by_ms.unwrap_or(0);
+    let claim = |story: &Story| {
+        let call = story.arrived?;
+        Some(Call { sent_ms: call.sent_ms, heard_ms: call.heard_ms.max(frozen_ms) })
+    };
+    search("order", stories, claim)
+}
+
+/// The check of the order in which `claim` puts the users: a user comes certainly before another one whose claim is `sent` after the
+/// own one was `heard`.
+pub(super) fn search(what: &str, stories: &[Story], claim: impl Fn(&Story) -> Option<Call>) -> Check {
     let mut came: Vec<(Call, u32)> =
-        stories.iter().filter_map(|s| Some((s.arrived?, s.entered?.heard_ms))).collect();
+        stories.iter().filter_map(|s| Some((claim(s)?, s.entered?.heard_ms))).collect();
     came.sort_unstable_by_key(|(arrived, _)| arrived.sent_ms);
     let mut passes: Vec<u32> = came.iter().map(|&(_, pass_ms)| pass_ms).collect();
     passes.sort_unstable();
     let mut kept: Vec<(Call, u32, &Story)> = stories
         .iter()
         .filter(|story| line::present(story).is_some())
-        .filter_map(|story| Some((story.arrived?, story.last_waiting?.sent_ms, story)))
+        .filter_map(|story| Some((claim(story)?, story.last_waiting?.sent_ms, story)))
         .collect();
     kept.sort_unstable_by_key(|(arrived, ..)| arrived.heard_ms);
     if kept.is_empty() {
@@ -56,10 +79,10 @@ pub(super) fn judge(stories: &[Story]) -> Check {
             "기다리며 계속 확인한 사용자가 없어 추월 여부를 판정할 수 없습니다. 1분 허용 인원보다 많은 사용자로(--users) \
              실행해야 합니다."
         );
-        return check("order", Judgement::Open, 0, None, nobody, None);
+        return check(what, Judgement::Open, 0, None, nobody, None);
     }
 
-    let could_show = could_show(stories, &kept);
+    let could_show = could_show(stories, &kept, &claim);
     let mut later = Ranks::new(passes.len());
     let mut overtaken = 0_u64;
     let mut worst: Option<Overtaken<'_>> = None;
@@ -89,7 +112,7 @@ pub(super) fn judge(stories: &[Story]) -> Check {
             "추월이 일어날 수 없었습니다. 입장한 사용자와, 다른 사람이 {tolerance}초 넘게 기다리는 동안 더 늦게 온 \
              사용자가 있어야 합니다. 더 많은 사용자로(--users), 기다리던 사람이 입장할 때까지 실행해야 합니다."
         );
-        return check("order", Judgement::Open, 0, None, note, None);
+        return check(what, Judgement::Open, 0, None, note, None);
     }
     let (shown, of, excused) = (grouped(overtaken), grouped(whole(kept.len())), grouped(lapses));
     let note = if overtaken == 0 {
@@ -111,7 +134,7 @@ pub(super) fn judge(stories: &[Story]) -> Check {
         )
     };
     let example = worst.filter(|_| !good).map(|worst| {
-        let b = first_overtaker(stories, &worst);
+        let b = first_overtaker(stories, &worst, &claim);
         let (a, place) = (name(worst.who), at(worst.who.arrived.map_or(0, |call| call.heard_ms)));
         let (kept, by) = (at(worst.kept_at_ms), grouped(u64::from(worst.by)));
         let (b, came, pass) = b.map_or_else(Default::default, |(story, came, pass)| {
@@ -124,21 +147,26 @@ pub(super) fn judge(stories: &[Story]) -> Check {
              들어가 있었습니다. 그중 가장 먼저 들어간 사용자 {b}는 {came}에 와서 {pass}에 입장했습니다."
         )
     });
-    check("order", judged(good), if good { 0 } else { overtaken }, None, note, example)
+    check(what, judged(good), if good { 0 } else { overtaken }, None, note, example)
 }
 
 /// Whether an overtaken user would have been seen: somebody entered, and somebody came after a user in `kept` who still
 /// had to wait long enough afterwards.
-fn could_show(stories: &[Story], kept: &[(Call, u32, &Story)]) -> bool {
-    let mut came: Vec<Call> = stories.iter().filter_map(|story| story.arrived).collect();
-    came.sort_unstable_by_key(|call| call.sent_ms);
+fn could_show(
+    stories: &[Story],
+    kept: &[(Call, u32, &Story)],
+    claim: impl Fn(&Story) -> Option<Call>,
+) -> bool {
+    let mut came: Vec<(Call, u32)> =
+        stories.iter().filter_map(|story| Some((claim(story)?, story.arrived?.heard_ms))).collect();
+    came.sort_unstable_by_key(|(call, _)| call.sent_ms);
     // Of those who came at or after each one, the first who had a place.
     let mut first_ms = vec![u32::MAX; came.len() + 1];
-    for (i, call) in came.iter().enumerate().rev() {
-        first_ms[i] = first_ms[i + 1].min(call.heard_ms);
+    for (i, &(_, heard_ms)) in came.iter().enumerate().rev() {
+        first_ms[i] = first_ms[i + 1].min(heard_ms);
     }
     let was_followed = |&(arrived, kept_at_ms, _): &(Call, u32, &Story)| {
-        let next = came.partition_point(|call| call.sent_ms <= arrived.heard_ms);
+        let next = came.partition_point(|(call, _)| call.sent_ms <= arrived.heard_ms);
         first_ms[next] < kept_at_ms.saturating_sub(TOLERANCE_MS)
     };
     stories.iter().any(|story| story.entered.is_some()) && kept.iter().any(was_followed)
@@ -148,11 +176,15 @@ fn whole(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-fn first_overtaker<'a>(stories: &'a [Story], worst: &Overtaken<'_>) -> Option<(&'a Story, Call, Call)> {
-    let after_ms = worst.who.arrived?.heard_ms;
+fn first_overtaker<'a>(
+    stories: &'a [Story],
+    worst: &Overtaken<'_>,
+    claim: impl Fn(&Story) -> Option<Call>,
+) -> Option<(&'a Story, Call, Call)> {
+    let after = claim(worst.who)?.heard_ms;
     stories
         .iter()
+        .filter(|story| claim(story).is_some_and(|call| call.sent_ms > after))
         .filter_map(|story| Some((story, story.arrived?, story.entered?)))
-        .filter(|(_, came, _)| came.sent_ms > after_ms)
         .min_by_key(|(_, _, pass)| pass.heard_ms)
 }

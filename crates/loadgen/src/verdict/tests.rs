@@ -16,6 +16,7 @@ fn plan(admit_per_minute: Option<u32>) -> Plan {
         admit_per_minute,
         sub_windows: 10,
         idle_s: 60,
+        opening: None,
     }
 }
 
@@ -32,6 +33,7 @@ fn story(number: u32, came_ms: u32, waits_ms: Option<u32>, in_ms: Option<u32>) -
         first_told: None,
         opens: None,
         undrawn_ms: None,
+        placed: None,
         longest_silence_ms: 3_000,
         lapses: 0,
         rises: 0,
@@ -46,7 +48,7 @@ fn story(number: u32, came_ms: u32, waits_ms: Option<u32>, in_ms: Option<u32>) -
 }
 
 fn judged_as(admit_per_minute: Option<u32>, stories: &[Story], name: &str) -> Check {
-    let (checks, _) = judge(&plan(admit_per_minute), 100_000, stories);
+    let (checks, _) = judge(&plan(admit_per_minute), 100_000, stories, &[]);
     checks.into_iter().find(|check| check.name == name).expect("each check is made")
 }
 
@@ -155,7 +157,7 @@ fn the_expected_wait_is_compared_with_the_actual_wait() {
         story
     };
     let stories = [told(1, 10, (8, 12), 12_300), told(2, 10, (8, 12), 20_000)];
-    let (checks, eta) = judge(&plan(None), 100_000, &stories);
+    let (checks, eta) = judge(&plan(None), 100_000, &stories, &[]);
     assert_eq!((eta.users, eta.coverage), (2, 0.5));
     assert!((eta.bias_s - 6.15).abs() < 1e-9, "{eta:?}");
     assert!((eta.mape - (2.3 / 12.3 + 0.5) / 2.0).abs() < 1e-9, "{eta:?}");
@@ -258,7 +260,7 @@ fn users_whose_calls_fail_until_the_end_are_not_answered() {
 
 #[test]
 fn without_stories_every_check_is_open() {
-    let (checks, _) = judge(&plan(Some(10)), 0, &[]);
+    let (checks, _) = judge(&plan(Some(10)), 0, &[], &[]);
     assert!(checks.iter().all(|check| check.judgement == Judgement::Open), "{checks:?}");
 }
 
@@ -269,7 +271,7 @@ fn a_million_stories() {
     let stories: Vec<_> = (0..1_000_000)
         .map(|i| story(i, i / 10, Some(i / 10 + i / 4), Some(i / 10 + i / 4 + 3_000)))
         .collect();
-    let (checks, _) = judge(&plan(Some(200_000)), 400_000, &stories);
+    let (checks, _) = judge(&plan(Some(200_000)), 400_000, &stories, &[]);
     assert_eq!(checks.len(), 9);
 }
 
@@ -372,6 +374,6 @@ fn an_opening_is_as_told() {
         }
     });
     assert_eq!(check.judgement, Judgement::Open, "{check:?}");
-    let (checks, _) = judge(&plan(None), 100_000, &[story(1, 0, None, Some(0))]);
+    let (checks, _) = judge(&plan(None), 100_000, &[story(1, 0, None, Some(0))], &[]);
     assert!(checks.iter().all(|check| check.name != "opening"), "nobody was told one");
 }

@@ -74,6 +74,7 @@ pub(crate) fn run(crowd: Crowd, room: &mut Room) -> Vec<Story> {
                 first_told: None,
                 opens: None,
                 undrawn_ms: None,
+                placed: None,
                 longest_silence_ms: 0,
                 lapses: 0,
                 rises: 0,
