@@ -108,6 +108,7 @@ pub fn page(report: &Report) -> Result<String, askama::Error> {
 fn visible_report(mut report: Report) -> Report {
     let plan = &mut report.plan;
     let mut texts = vec![&mut plan.target, &mut plan.zone, &mut plan.profile];
+    texts.extend(plan.opening.iter_mut().filter_map(|opening| Some(&mut opening.draw.as_mut()?.event)));
     texts.extend(report.failures.iter_mut().map(|failure| &mut failure.what));
     for check in &mut report.checks {
         texts.extend([
@@ -173,7 +174,7 @@ fn facts(report: &Report) -> Vec<Fact> {
     let opened = format!("{} / {}", grouped(streams.opened), grouped(streams.reconnected));
     let refused = format!("{} / {}", grouped(streams.refused), grouped(streams.events));
     let lasted = format!("{} / {}", seconds(report.lasted_ms), seconds(plan.planned_ms));
-    vec![
+    let mut facts = vec![
         Fact::new("Users planned", "계획한 사용자", grouped(plan.users.into())),
         Fact::new("Share that leaves while waiting", "이탈 비율", format!("{:.0} %", 100.0 * plan.abandon)),
         Fact::new("Allowed entries per minute", "분당 허용 인원", limit),
@@ -183,7 +184,14 @@ fn facts(report: &Report) -> Vec<Fact> {
         Fact::new("Streams refused / events", "거절된 스트림 / 이벤트", refused),
         Fact::new("Start", "시작", date(plan.start_unix_ms)),
         Fact::new("Duration / planned", "실행 시간 / 계획", lasted),
-    ]
+    ];
+    if let Some(opening) = &plan.opening {
+        facts.push(Fact::new("Opening, since the start", "개시(시작 이후)", seconds(opening.at_ms)));
+        facts.extend(
+            opening.draw.iter().map(|draw| Fact::new("Event by lot", "추첨 행사", draw.event.clone())),
+        );
+    }
+    facts
 }
 
 fn failure(failure: &Failure) -> FailureRow<'_> {

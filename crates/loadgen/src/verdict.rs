@@ -38,7 +38,8 @@ pub const CLOCKS_MS: u32 = 100;
 /// Checks the promises of the waiting room against the stories of the users.
 ///
 /// `lasted_ms` is the duration of the run. Each check comes once, in a fixed order; objectives are not included. The check of the
-/// opening is there if users were told one or the run was made for one, and those of a draw if the run was made for one.
+/// opening is there if users were told one or the run was made for one. Those of a draw are there if the run was made for one, and users
+/// were told when the zone opens.
 #[must_use]
 pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story], papers: &[Paper]) -> (Vec<Check>, Eta) {
     let line = line::Line::certain(stories);

@@ -2,8 +2,8 @@
 
 use crate::{
     report::{
-        Bottleneck, Check, Counters, Eta, EtaGroup, Failure, Judgement, Latency, Plan, Report, SCHEMA,
-        Second, Streams,
+        Bottleneck, Check, Counters, Draw, Eta, EtaGroup, Failure, Judgement, Latency, Opening, Plan, Report,
+        SCHEMA, Second, Streams,
     },
     verdict::judge,
 };
@@ -27,7 +27,14 @@ pub(crate) fn report(text: &str, seconds: u32) -> Report {
         admit_per_minute: Some(2_000),
         sub_windows: 10,
         idle_s: 60,
-        opening: None,
+        opening: Some(Opening {
+            at_ms: 30_000,
+            draw: Some(Draw {
+                event: text.into(),
+                begins_unix_s: 1_790_000_000,
+                opens_unix_s: 1_790_000_030,
+            }),
+        }),
     };
     let second = |i: u32| Second {
         users: (i * 300).min(12_000).min((seconds - i) * 1_000),
@@ -118,6 +125,7 @@ fn the_page_needs_no_other_file_and_has_both_languages() {
     }
     assert!(page.contains("The waiting room broke its promises: 1 check failed, and it missed 1 objective."));
     assert!(page.contains("대기실이 약속을 어겼습니다"));
+    assert!(page.contains("Opening, since the start") && page.contains("추첨 행사"));
     let (en, ko) = (page.matches("<span lang=\"en\">").count(), page.matches("<span lang=\"ko\">").count());
     assert_eq!(en, ko);
     assert_eq!(page.matches("<figure").count(), page.matches("<table class=\"numbers\">").count() - 2);

@@ -6,10 +6,15 @@ use super::*;
 use crate::{
     frame::Task,
     profile,
+    report::Draw,
     target::{self, Way},
 };
 
 fn crowd(repeat: f64) -> Arc<Crowd> {
+    crowd_of(repeat, None)
+}
+
+fn crowd_of(repeat: f64, draw: Option<Draw>) -> Arc<Crowd> {
     let mut profile = profile::load("spike").expect("built in");
     profile.repeat = repeat;
     let task = Task {
@@ -21,7 +26,7 @@ fn crowd(repeat: f64) -> Arc<Crowd> {
         connections: 1,
         sources: Vec::new(),
         seed: 1,
-        draw: None,
+        draw,
     };
     let paths = [Uri::from_static(wire::WAIT), Uri::from_static(wire::ENTRY)];
     Arc::new(Crowd::new(&task, paths, 10).expect("a crowd"))
@@ -103,6 +108,44 @@ fn a_story_records_the_opening_and_ranks_only_after_the_draw() {
     assert_eq!(story.opens.map(|opens| (opens.earliest_ms(), opens.latest_ms())), Some((9_010, 9_015)));
     assert_eq!((story.undrawn_ms, story.rises), (Some(3_015), 1));
     assert_eq!(story.worst_rise, Some(Rise { from: 95, to: 96, at_ms: 12_015 }));
+}
+
+/// A rank without a wait is not a drawn place: the server may not know the draw yet. The checkpoint is wanted from the freeze on, the
+/// receipt with the place, and only by the sample.
+#[test]
+fn a_place_and_its_receipt_come_after_the_draw() {
+    let draw = Draw { event: "sale".into(), begins_unix_s: 1_000, opens_unix_s: 1_030 };
+    let crowd = crowd_of(0.0, Some(draw));
+    let every = crowd.draw.as_ref().expect("a draw").every;
+    assert_eq!(every, 50, "200 of 10,000");
+    let mut others = User::new(crowd.clone(), every + 1, 0);
+    let mut user = User::new(crowd.clone(), every, 0);
+    let undrawn = |opens_in_ms: u64| {
+        let more = format!(r#""reason":"draw","opensInMs":{opens_in_ms},"pollingPeriod""#);
+        not_yet(90, false).replace(r#""pollingPeriod""#, &more)
+    };
+    let wants = |user: &User| [PaperKind::Published, PaperKind::Receipt].map(|kind| user.wants_now(kind));
+    // The clock of the crowd has not begun: it is 0 ms.
+    hears(&mut user, 0, 1, 200, &undrawn(40_000));
+    assert_eq!(wants(&user), [false, false], "10 s before the freeze");
+    hears(&mut user, 0, 1, 200, &undrawn(28_900));
+    assert_eq!((wants(&user), user.story.placed), ([false, false], None), "the list is not published yet");
+    hears(
+        &mut user,
+        3_000,
+        3_001,
+        200,
+        &not_yet(80, false).replace(r#""etaSeconds":9"#, r#""etaSeconds":null"#),
+    );
+    assert_eq!(user.story.placed, None);
+    for rank in [7, 6] {
+        hears(&mut user, 6_000, 6_001, 200, &not_yet(rank, false));
+        let told = Call { sent_ms: 6_000, heard_ms: 6_001 };
+        assert_eq!(user.story.placed, Some(Placed { rank: 7, told }));
+    }
+    assert_eq!(wants(&user), [true, true]);
+    hears(&mut others, 6_000, 6_001, 200, &not_yet(8, false));
+    assert_eq!(wants(&others), [false, false]);
 }
 
 #[test]
