@@ -10,13 +10,14 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
 use crate::{
-    amount, conclusion,
+    amount, clock, conclusion,
     exit::{self, Exit},
     file, find,
     gather::Gathered,
     html, identity, profile,
     report::{Plan, Report},
     run::{self, Interrupted, Setup},
+    sale,
     slo::Slo,
     summary,
     target::{self, Resolved, Way},
@@ -410,6 +411,16 @@ impl Prepared {
     async fn check_target(&self) -> Result<(), target::TargetError> {
         identity::check(&self.url, &self.setup).await
     }
+
+    /// Places the run before the event that is ahead, if its profile has a pre-queue. Says when it begins.
+    async fn await_sale(&mut self) -> Result<()> {
+        if self.setup.profile.prequeue_s.is_none() {
+            return Ok(());
+        }
+        let ahead = sale::find(&self.setup).await?;
+        let said = sale::place(&mut self.setup, &ahead, clock::unix_ms())?;
+        Ok(writeln!(std::io::stderr().lock(), "loadgen: {said}")?)
+    }
 }
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
@@ -417,10 +428,12 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 }
 
 fn rehearse(run: Run) -> Result<ExitCode> {
-    let prepared = Prepared::new(run)?;
+    let mut prepared = Prepared::new(run)?;
     let (report, gathered) = runtime()?.block_on(async {
         prepared.check_target().await?;
-        if let Some(warning) = too_short(prepared.setup.profile.lasts_ms()) {
+        prepared.await_sale().await?;
+        let opens_ms = prepared.setup.opening.as_ref().map_or(0, |opening| opening.at_ms);
+        if let Some(warning) = too_short(prepared.setup.profile.lasts_ms(), opens_ms) {
             writeln!(std::io::stderr().lock(), "loadgen: {warning}")?;
         }
         prepared.rehearse(prepared.setup.profile.users).await
@@ -429,11 +442,12 @@ fn rehearse(run: Run) -> Result<ExitCode> {
 }
 
 /// What to say before a run whose verdict stays open however well the room does.
-fn too_short(lasts_ms: u32) -> Option<String> {
-    let (lasts_s, least_s) = (lasts_ms / 1_000, verdict::least_run_s());
+fn too_short(lasts_ms: u32, opens_ms: u32) -> Option<String> {
+    let (lasts_s, least_s) = (lasts_ms.saturating_sub(opens_ms) / 1_000, verdict::least_run_s());
+    let of_it = if opens_ms > 0 { " after the opening" } else { "" };
     (lasts_s < least_s).then(|| {
         format!(
-            "this run lasts {lasts_s} s, so its verdict cannot be good: the limit of a minute shows only in a run of at least \
+            "this run lasts {lasts_s} s{of_it}, so its verdict cannot be good: the limit of a minute shows only in a run of at least \
              {least_s} s"
         )
     })
@@ -444,6 +458,12 @@ fn search(find: Find) -> Result<ExitCode> {
         bail!("--start-at: a search makes several rehearsals");
     }
     let prepared = Prepared::new(find.run)?;
+    if prepared.setup.profile.prequeue_s.is_some() {
+        bail!(
+            "--profile {}: a search makes several rehearsals, and an event begins once",
+            prepared.setup.profile.name
+        );
+    }
     let most = prepared.setup.profile.users;
     if find.from > most {
         bail!("--from {}: the profile has {most} users; give more with --users", find.from);
@@ -493,11 +513,13 @@ mod tests {
 
     #[test]
     fn a_run_that_is_too_short_says_so_before_it_begins() {
-        let warning = too_short(13_000).expect("too short");
+        let warning = too_short(13_000, 0).expect("too short");
         assert!(warning.contains("lasts 13 s") && warning.contains("at least 63 s"), "{warning}");
-        assert_eq!(too_short(63_000), None);
+        assert_eq!(too_short(63_000, 0), None);
+        let warning = too_short(63_000, 10_000).expect("too short");
+        assert!(warning.contains("lasts 53 s after the opening, so"), "{warning}");
         for profile in profile::builtin() {
-            assert_eq!(too_short(profile.lasts_ms()), None, "{}", profile.name);
+            assert_eq!(too_short(profile.lasts_ms(), 0), None, "{}", profile.name);
         }
     }
 

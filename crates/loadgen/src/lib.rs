@@ -26,6 +26,7 @@ pub mod random;
 pub mod receipt;
 pub mod report;
 pub mod run;
+mod sale;
 pub mod slo;
 pub mod story;
 mod summary;

@@ -30,6 +30,10 @@ pub struct Profile {
     pub users: u32,
     /// Steps: the duration of each (whole seconds), and the share of the users that is present at its end.
     pub steps: Vec<(u32, f64)>,
+    /// How long before the start of a sale people come, seconds: the sum of the first steps. The zone must have an event ahead, and the run
+    /// is placed so that the other steps begin with it. None if the zone is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prequeue_s: Option<u32>,
     /// How long a user sleeps before the first call: shortest, longest.
     #[serde(default = "first_sleep")]
     pub first_sleep_s: (f64, f64),
@@ -108,6 +112,7 @@ pub fn builtin() -> Vec<Profile> {
         meaning: meaning.to_owned(),
         users,
         steps: steps.to_vec(),
+        prequeue_s: None,
         first_sleep_s: first_sleep(),
         abandon: 0.0,
         patience_s: patience(),
@@ -137,6 +142,17 @@ pub fn builtin() -> Vec<Profile> {
             &[(30, 1.0), (300, 1.0), (10, 0.0)],
             "an ordinary evening: 10,000 users within 30 s, held for 5 min",
         ),
+        Profile {
+            prequeue_s: Some(1_800),
+            then: Then::Stay,
+            ..profile(
+                "sale",
+                300_000,
+                &[(1_740, 0.3), (60, 0.95), (60, 1.0), (240, 1.0), (10, 0.0)],
+                "an event: 300,000 users, 30 % in a pre-queue of half an hour, 65 % in its last minute, 5 % in the minute after the \
+                 start, held for 4 min; shorter if the event begins sooner",
+            )
+        },
     ]
 }
 
@@ -197,6 +213,15 @@ impl Profile {
             "steps",
             "must take 1 s to a day in total",
         )?;
+        if let Some(prequeue_s) = self.prequeue_s {
+            must(
+                self.before_start().is_some_and(|steps| steps < self.steps.len() - 1),
+                "prequeue_s",
+                &format!(
+                    "must be the sum of the first steps, and others must follow; {prequeue_s} s is none"
+                ),
+            )?;
+        }
         for (field, part) in [
             ("abandon", self.abandon),
             ("naps", self.naps),
@@ -211,6 +236,29 @@ impl Profile {
             must(0.0 <= from && from <= to && to <= 86_400.0, field, "must be [from, to], 0 to 86,400 s")?;
         }
         Ok(())
+    }
+
+    /// The number of steps of the pre-queue; none if there is none, or it does not end with a step.
+    fn before_start(&self) -> Option<usize> {
+        let prequeue_s = self.prequeue_s?;
+        let mut ends = self.steps.iter().scan(0_u32, |at_s, (seconds, _)| {
+            *at_s = at_s.saturating_add(*seconds);
+            Some(*at_s)
+        });
+        ends.position(|end_s| end_s == prequeue_s).map(|last| last + 1)
+    }
+
+    /// Shortens the pre-queue to `prequeue_s`, each of its steps by the same factor.
+    pub fn shorten_prequeue(&mut self, prequeue_s: u32) {
+        let (Some(whole_s), Some(steps)) = (self.prequeue_s, self.before_start()) else { return };
+        let (mut was_s, mut is_s) = (0_u64, 0_u64);
+        for (seconds, _) in &mut self.steps[..steps] {
+            was_s += u64::from(*seconds);
+            let end_s = (was_s * u64::from(prequeue_s) / u64::from(whole_s.max(1))).max(is_s);
+            *seconds = u32::try_from(end_s - is_s).unwrap_or(u32::MAX);
+            is_s = end_s;
+        }
+        self.prequeue_s = Some(prequeue_s);
     }
 
     /// How many of the first `users` users listen to streams. A user listens or polls for all of its lives, so this is also the
@@ -296,6 +344,22 @@ mod tests {
         }
     }
 
+    /// The last minute of half an hour is the last 2 s of a minute.
+    #[test]
+    fn a_pre_queue_is_shortened_evenly_and_must_end_with_a_step() {
+        let mut sale = load("sale").expect("built in");
+        sale.shorten_prequeue(60);
+        assert_eq!(sale.steps, [(58, 0.3), (2, 0.95), (60, 1.0), (240, 1.0), (10, 0.0)]);
+        assert_eq!((sale.prequeue_s, sale.check()), (Some(60), Ok(())));
+        sale.shorten_prequeue(7);
+        assert_eq!((sale.steps[0].0, sale.steps[1].0), (6, 1));
+        for wrong in ["prequeue_s = 3", "prequeue_s = 5", "prequeue_s = 0"] {
+            let said = parse("p.toml", &format!("users = 10\nsteps = [[2, 0.5], [3, 1.0]]\n{wrong}"));
+            let said = said.expect_err("refused").to_string();
+            assert!(said.starts_with("p.toml:3: prequeue_s: must be the sum of the first steps"), "{said}");
+        }
+    }
+
     #[test]
     fn users_start_evenly_within_their_step() {
         let steps = [(10, 10), (30, 20), (0, 5), (5, 1)];
@@ -323,6 +387,6 @@ mod tests {
         assert_eq!(say("users = 10\nsteps = [[1, 2.0]]"), "p.toml:2: steps: shares must be 0 to 1");
         assert!(say("steps = [[1, 1.0]]").contains("missing field `users`"));
         assert!(!say("users = ").contains('\n'));
-        assert!(load("nosuch").expect_err("refused").to_string().contains("burst-600k, spike, steady"));
+        assert!(load("nosuch").expect_err("refused").to_string().contains("burst-600k, spike, steady, sale"));
     }
 }

@@ -77,6 +77,7 @@ fn each_mistake_is_reported_in_one_line() {
     let find = ["find", "--zone", "Z", "--target", "http://127.0.0.1:1"];
     assert!(refusal(&[&find[..], &["--users", "10"]].concat()).contains("--from"));
     assert!(refusal(&[&find[..], &["--start-at", "1700000000"]].concat()).contains("--start-at"));
+    assert!(refusal(&[&find[..], &["--profile", "sale"]].concat()).contains("an event begins once"));
     assert!(refusal(&find).contains("connection refused"));
     assert!(refusal(&["merge", "/nosuch.json"]).contains("/nosuch.json"));
     assert!(refusal(&["merge"]).contains("FILE"));

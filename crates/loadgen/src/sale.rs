@@ -1,0 +1,314 @@
+//! The event that a run with a pre-queue is made for: when it begins, and how its order is made.
+//!
+//! Before the run, one place is taken and given up again, because only the reply to a join says when the zone opens. If the order is to be
+//! drawn, the published rule of the zone names the event. Invariant: the start of the run is chosen so that the pre-queue ends, in whole
+//! seconds from the start, when the event begins.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Request, header::CONTENT_TYPE};
+use jiff::Timestamp;
+use serde::{Deserialize, de::DeserializeOwned};
+use thiserror::Error;
+
+use crate::{
+    clock::unix_ms,
+    paper::Published,
+    pool::{Pool, Reply},
+    report::{Draw, Opening},
+    run::Setup,
+    wire::{self, Answer},
+};
+
+/// The least pre-queue that is rehearsed, seconds.
+const LEAST_S: u64 = 10;
+/// The time in which the workers get ready: at least, and one second more for each so many users.
+const READY_S: u64 = 3;
+const READY_USERS: u64 = 20_000;
+/// A pre-queue is that much longer than the profile's in the event that an error proposes, seconds.
+const MARGIN_S: u64 = 60;
+/// How the order of an event by lot begins in the published rule.
+const BY_LOT: &str = "draw";
+
+/// The event ahead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ahead {
+    /// When people enter, milliseconds of this machine's Unix clock.
+    opens_unix_ms: u64,
+    /// The draw of the order.
+    draw: Option<Draw>,
+}
+
+/// Why there is no event to rehearse.
+#[derive(Debug, Error)]
+pub(crate) enum SaleError {
+    /// People enter now.
+    #[error(
+        "--profile {profile}: zone {zone} has no event ahead: nothing says when it opens. Make one and start again, such as: \
+         weir zones set {zone} event.rehearsal.prequeue_from={from} event.rehearsal.begins={begins} event.rehearsal.ends={ends}"
+    )]
+    NoEvent { profile: String, zone: String, from: Timestamp, begins: Timestamp, ends: Timestamp },
+    /// Nobody gets a place now.
+    #[error(
+        "--profile {profile}: zone {zone} gives no places now ({code}): start again once the pre-queue of its event has begun, or move it: \
+         weir zones set {zone} event.EVENT.prequeue_from={from}"
+    )]
+    NoPlaces { profile: String, zone: String, code: String, from: Timestamp },
+    /// A draw is ahead, but which one is not said.
+    #[error(
+        "zone {zone} draws its order by lot, but neither {rules} nor the draws that it names say when: {why}; loadgen needs them to judge the draw"
+    )]
+    UnknownDraw { zone: String, rules: String, why: String },
+    /// It begins too soon, or too late for the start that was given.
+    #[error("{0}")]
+    Time(String),
+    /// No reply, or another one than expected.
+    #[error("asking zone {zone} when it opens: {why}")]
+    Call { zone: String, why: String },
+}
+
+#[derive(Deserialize)]
+struct Rules {
+    rule: Rule,
+}
+
+#[derive(Deserialize)]
+struct Rule {
+    #[serde(default)]
+    events: Vec<Event>,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    id: String,
+    order: String,
+}
+
+/// Asks the zone when it opens.
+///
+/// # Errors
+/// If it has no event ahead, gives no places, or does not say how the order is drawn.
+pub(crate) async fn find(setup: &Setup) -> Result<Ahead, SaleError> {
+    let zone = || setup.zone.clone();
+    let failed = |why: String| SaleError::Call { zone: zone(), why };
+    let pool =
+        Pool::new(&setup.target, 1, setup.sources.iter().copied().take(1).collect()).map_err(failed)?;
+    let sent_ms = unix_ms();
+    let reply = post(setup, &pool, wire::WAIT, None).await.map_err(failed)?;
+    let heard_ms = unix_ms();
+    let (token, waiting) = match wire::read(reply.status, reply.retry_after.as_deref(), &reply.body) {
+        Answer::NotYet { token, waiting } => (Some(token), Some(waiting)),
+        Answer::Enter { token, .. } => (token, None),
+        Answer::Refused { status: 503, code, .. } if code == "zone_closed" || code == "zone_full" => {
+            let profile = setup.profile.name.clone();
+            return Err(SaleError::NoPlaces {
+                profile,
+                zone: zone(),
+                code,
+                from: instant(unix_ms() / 1_000),
+            });
+        }
+        Answer::Refused { status, code, .. } => return Err(failed(format!("it answered {status} {code}"))),
+        Answer::Gone => return Err(failed("it answered 410".to_owned())),
+        Answer::Invalid(why) => return Err(failed(why)),
+    };
+    // The place is not one of the rehearsal.
+    if let Some(token) = &token {
+        post(setup, &pool, wire::LEAVE, Some(token)).await.map_err(failed)?;
+    }
+    let Some((waiting, in_ms)) = waiting.and_then(|waiting| Some((waiting, waiting.opens_in_ms?))) else {
+        return Err(no_event(setup));
+    };
+    // The server counted from an instant between the call and its reply.
+    let opens_unix_ms = sent_ms.midpoint(heard_ms) + u64::from(in_ms);
+    let draw = match waiting.is_undrawn() {
+        true => Some(draw(setup, &pool, opens_unix_ms).await?),
+        false => None,
+    };
+    Ok(Ahead { opens_unix_ms, draw })
+}
+
+fn no_event(setup: &Setup) -> SaleError {
+    let now_s = unix_ms() / 1_000;
+    let whole_s = u64::from(setup.profile.lasts_ms() / 1_000);
+    let prequeue_s = u64::from(setup.profile.prequeue_s.unwrap_or(0));
+    SaleError::NoEvent {
+        profile: setup.profile.name.clone(),
+        zone: setup.zone.clone(),
+        from: instant(now_s),
+        begins: instant(now_s + prequeue_s + MARGIN_S),
+        ends: instant(now_s + whole_s + 2 * MARGIN_S),
+    }
+}
+
+fn instant(unix_s: u64) -> Timestamp {
+    i64::try_from(unix_s).ok().and_then(|s| Timestamp::from_second(s).ok()).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// The draw of the zone whose opening is nearest to this one: the clocks may differ by less than two events do.
+async fn draw(setup: &Setup, pool: &Pool, opens_unix_ms: u64) -> Result<Draw, SaleError> {
+    let rules = wire::rules(&setup.zone);
+    let unknown =
+        |why: String| SaleError::UnknownDraw { zone: setup.zone.clone(), rules: rules.clone(), why };
+    let published: Rules = get(setup, pool, &rules).await.map_err(unknown)?;
+    let mut nearest: Option<(u64, Draw)> = None;
+    for event in published.rule.events.into_iter().filter(|event| event.order.starts_with(BY_LOT)) {
+        let path = wire::draw(&setup.zone, &event.id);
+        let Published { begins, opens, .. } = get(setup, pool, &path).await.map_err(unknown)?;
+        let apart_ms = opens.saturating_mul(1_000).abs_diff(opens_unix_ms);
+        if nearest.as_ref().is_none_or(|(least_ms, _)| apart_ms < *least_ms) {
+            nearest = Some((apart_ms, Draw { event: event.id, begins_unix_s: begins, opens_unix_s: opens }));
+        }
+    }
+    nearest.map(|(_, draw)| draw).ok_or_else(|| unknown("no event by lot is there".to_owned()))
+}
+
+/// Places the run of `setup` before the event: sets its start, its opening, and the length of its pre-queue. Returns what to say about it.
+///
+/// # Errors
+/// If the event begins too soon, or too late for the start that was given.
+pub(crate) fn place(setup: &mut Setup, ahead: &Ahead, now_ms: u64) -> Result<String, SaleError> {
+    let frozen_before_ms = ahead.draw.as_ref().map_or(0, Draw::frozen_before_ms);
+    let begins_ms = ahead.opens_unix_ms.saturating_sub(u64::from(frozen_before_ms));
+    let whole_s = u64::from(setup.profile.prequeue_s.unwrap_or(0));
+    let ready_s = READY_S + u64::from(setup.profile.users) / READY_USERS;
+    let earliest_ms = setup.start_unix_ms.unwrap_or(now_ms + ready_s * 1_000);
+    let left_s = begins_ms.saturating_sub(earliest_ms) / 1_000;
+    if left_s < LEAST_S {
+        let begins_s = begins_ms.saturating_sub(now_ms) / 1_000;
+        return Err(SaleError::Time(format!(
+            "the event begins in {begins_s} s, too soon: the run needs {ready_s} s to get ready, and a pre-queue of at least {LEAST_S} s. Let \
+             the event begin later (weir zones set {} event.EVENT.begins=…)",
+            setup.zone
+        )));
+    }
+    let prequeue_s = match setup.start_unix_ms {
+        Some(_) if left_s > whole_s => {
+            return Err(SaleError::Time(format!(
+                "--start-at: the event begins {left_s} s later, and the profile's pre-queue has {whole_s} s; start later, or leave \
+                 --start-at out"
+            )));
+        }
+        _ => left_s.min(whole_s),
+    };
+    let start_ms = begins_ms - prequeue_s * 1_000;
+    setup.start_unix_ms = Some(setup.start_unix_ms.unwrap_or(start_ms));
+    setup.profile.shorten_prequeue(u32::try_from(prequeue_s).unwrap_or(u32::MAX));
+    let at_ms = ahead.opens_unix_ms.saturating_sub(setup.start_unix_ms.unwrap_or(start_ms));
+    let at_ms = u32::try_from(at_ms).unwrap_or(u32::MAX);
+    setup.opening = Some(Opening { at_ms, draw: ahead.draw.clone() });
+    let order = match &ahead.draw {
+        Some(draw) => format!("by lot (event {})", draw.event),
+        None => "in the order of arrival".to_owned(),
+    };
+    let begins = instant((begins_ms + 500) / 1_000);
+    let in_s = setup.start_unix_ms.unwrap_or(start_ms).saturating_sub(now_ms) / 1_000;
+    Ok(format!(
+        "the event begins at {begins}, and people enter {order}; the run starts in {in_s} s with a pre-queue of {prequeue_s} s"
+    ))
+}
+
+async fn post(setup: &Setup, pool: &Pool, path: &str, token: Option<&str>) -> Result<Reply, String> {
+    let request = Request::post(format!("{}{path}", setup.target.prefix))
+        .body(Full::new(wire::body(&setup.zone, token)));
+    let mut request = request.map_err(|error| error.to_string())?;
+    *request.headers_mut() = setup.target.headers()?;
+    pool.call(request, || {}).await
+}
+
+async fn get<T: DeserializeOwned>(setup: &Setup, pool: &Pool, path: &str) -> Result<T, String> {
+    let request = Request::get(format!("{}{path}", setup.target.prefix)).body(Full::<Bytes>::default());
+    let mut request = request.map_err(|error| error.to_string())?;
+    *request.headers_mut() = setup.target.headers()?;
+    request.headers_mut().remove(CONTENT_TYPE);
+    let reply = pool.call(request, || {}).await?;
+    match reply.status {
+        200 => serde_json::from_slice(&reply.body)
+            .map_err(|_| format!("{path} is not JSON of the expected form")),
+        status => Err(format!("{path} answered {status}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        profile,
+        target::{Way, parse},
+    };
+
+    fn setup() -> Setup {
+        Setup {
+            target: parse("http://127.0.0.1:1", &Way::default()).expect("a target"),
+            zone: "Z".to_owned(),
+            profile: profile::load("sale").expect("built in"),
+            connections: 1,
+            sources: Vec::new(),
+            workers: None,
+            start_unix_ms: None,
+            seed: 1,
+            opening: None,
+        }
+    }
+
+    const NOW_MS: u64 = 1_790_000_000_000;
+
+    fn ahead(opens_in_ms: u64, by_lot: bool) -> Ahead {
+        let draw = || Draw { event: "sale".to_owned(), begins_unix_s: 1_000, opens_unix_s: 1_030 };
+        Ahead { opens_unix_ms: NOW_MS + opens_in_ms, draw: by_lot.then(draw) }
+    }
+
+    #[test]
+    fn a_run_is_placed_so_that_its_pre_queue_ends_when_the_event_begins() {
+        // Two hours ahead: the run waits.
+        let mut far = setup();
+        let said = place(&mut far, &ahead(7_200_250, false), NOW_MS).expect("placed");
+        assert_eq!(far.start_unix_ms, Some(NOW_MS + 5_400_250));
+        assert_eq!(
+            (far.opening, far.profile.prequeue_s),
+            (Some(Opening { at_ms: 1_800_000, draw: None }), Some(1_800))
+        );
+        assert!(said.contains("starts in 5400 s") && said.contains("in the order of arrival"), "{said}");
+        // A minute ahead, of which 18 s are needed to get ready. The list of a draw is frozen 30 s before people enter.
+        let mut near = setup();
+        let said = place(&mut near, &ahead(90_250, true), NOW_MS).expect("placed");
+        assert_eq!(near.start_unix_ms, Some(NOW_MS + 18_250));
+        assert_eq!(near.profile.prequeue_s, Some(42));
+        assert_eq!(near.opening.map(|opening| opening.at_ms), Some(72_000));
+        assert!(said.contains("by lot (event sale)") && said.contains("a pre-queue of 42 s"), "{said}");
+        // Machines that agreed on a start.
+        let mut agreed = setup();
+        agreed.start_unix_ms = Some(NOW_MS + 30_000);
+        place(&mut agreed, &ahead(90_250, false), NOW_MS).expect("placed");
+        assert_eq!((agreed.start_unix_ms, agreed.profile.prequeue_s), (Some(NOW_MS + 30_000), Some(60)));
+        assert_eq!(agreed.opening.map(|opening| opening.at_ms), Some(60_250));
+    }
+
+    #[test]
+    fn an_event_too_soon_or_too_late_is_named() {
+        let refused = |ahead: Ahead, start_ms: Option<u64>| {
+            let mut setup = setup();
+            setup.start_unix_ms = start_ms;
+            place(&mut setup, &ahead, NOW_MS).expect_err("refused").to_string()
+        };
+        let said = refused(ahead(27_000, false), None);
+        assert!(said.contains("begins in 27 s, too soon") && said.contains("18 s to get ready"), "{said}");
+        assert!(refused(ahead(57_000, true), None).contains("begins in 27 s, too soon"));
+        let said = refused(ahead(7_200_000, false), Some(NOW_MS));
+        assert!(said.contains("--start-at") && said.contains("7200 s later"), "{said}");
+    }
+
+    #[test]
+    fn a_zone_without_an_event_gets_the_command_that_makes_one() {
+        let said = no_event(&setup()).to_string();
+        for part in [
+            "zone Z has no event ahead",
+            "weir zones set Z event.rehearsal.prequeue_from=20",
+            ".begins=20",
+            ".ends=20",
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(!said.contains('\n'));
+    }
+}
