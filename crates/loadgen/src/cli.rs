@@ -67,7 +67,7 @@ struct Run {
     /// Zone to rehearse
     #[arg(long)]
     zone: String,
-    /// Built-in profile (see `loadgen profiles`) or a TOML file
+    /// Built-in profile (see `loadgen profiles`) or a TOML file; `sale` needs an event ahead
     #[arg(long, default_value = "burst-600k", value_name = "NAME|FILE")]
     profile: String,
     /// Largest number of users, instead of the profile's, such as 20000 or 300k
@@ -103,7 +103,7 @@ struct Run {
     /// Start at this time, the same on all machines: RFC 3339, or seconds of the Unix clock
     #[arg(long, value_name = "TIME", value_parser = start_at)]
     start_at: Option<u64>,
-    /// The zone's limit of entries per minute, which the checks use
+    /// The zone's limit of entries per minute, or its event's in a sale, which the checks use
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     admit_per_minute: Option<u32>,
     /// The zone's number of sub-windows per minute
