@@ -1,10 +1,10 @@
-// Every case of clients/conformance, twice: in virtual time with many random numbers, where each time is judged exactly, and over real
-// sockets. The real servers cannot judge lateness, and cases that take long or need signals and clocks run in virtual time only.
+// Every case of clients/conformance: in virtual time with many random numbers, where each time is judged exactly, and over real sockets.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Script } from "../../conformance/script.mjs";
-import { CASES, serve } from "../../conformance/server.mjs";
+import { CASES } from "../../conformance/server.mjs";
+import { kept, overSockets } from "../../conformance/sockets.mjs";
 import { built } from "./built.mjs";
 import { World, settle } from "./world.mjs";
 
@@ -14,10 +14,6 @@ const SEEDS = 25;
 const DAY_MS = 86_400_000;
 /// After a case, a client that is at an end asks nothing for this long.
 const QUIET_MS = 3_600_000;
-
-function kept({ token, age_ms, entered }, deviceMs) {
-  return JSON.stringify({ token, heard: deviceMs - age_ms, ...(entered && { entered }) });
-}
 
 async function virtually(one, seed) {
   const script = new Script(one);
@@ -61,39 +57,14 @@ for (const one of CASES) {
   });
 }
 
-const real = CASES.filter(({ slow, needs = [] }) => !slow && needs.every((need) => need === "storage"));
-test("over real sockets", { concurrency: true }, async (t) => {
-  await Promise.all(real.map((one) => t.test(one.name, async () => {
-    const states = [];
-    let place;
-    let heard = () => {};
-    const more = () => new Promise((done) => (heard = done));
-    const act = async ({ user }, call) => {
-      // The user acts on what the client said after the last reply. A reply to `leave` makes it say nothing.
-      if (call && call !== "leave") await more();
-      place[user]();
-    };
-    const { address, script, close } = await serve(one, act);
-    const stored = new Map();
-    const storage = {
-      get: (key) => stored.get(key) ?? null,
-      set: (key, value) => void stored.set(key, value),
-      remove: (key) => void stored.delete(key),
-    };
-    if (one.kept) stored.set(`weir ${address}/ Z`, kept(one.kept, Date.now()));
-    place = wait({ server: address, zone: "Z", platform: node(storage) });
-    const isDone = () => script.isOver && states.length >= one.states.length;
-    await new Promise((done) => {
-      place.subscribe((state) => {
-        states.push(state);
-        heard();
-        if (isDone()) done();
-      });
-      // Some cases end with a call after the last state. The limit of the test ends what hangs.
-      script.ended = () => isDone() && done();
-    });
-    place.stop();
-    await close();
-    assert.deepEqual(script.judge(states, one.states), []);
-  })));
-});
+test("over real sockets", { concurrency: true }, (t) => overSockets(t, (address, text, hear) => {
+  const stored = new Map(text === null ? [] : [[`weir ${address}/ Z`, text]]);
+  const storage = {
+    get: (key) => stored.get(key) ?? null,
+    set: (key, value) => void stored.set(key, value),
+    remove: (key) => void stored.delete(key),
+  };
+  const place = wait({ server: address, zone: "Z", platform: node(storage) });
+  place.subscribe(hear);
+  return place;
+}));
