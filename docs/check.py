@@ -95,7 +95,7 @@ def exists(pattern: str) -> bool:
 def sources(place: str) -> str:
     """The sources below a place that may hold tests."""
     folder = ROOT / place
-    files = [folder] if folder.is_file() else sorted(p for p in folder.rglob("*") if p.suffix in {".rs", ".mjs", ".py", ".go", ".java"})
+    files = [folder] if folder.is_file() else sorted(p for p in folder.rglob("*") if p.suffix in {".rs", ".mjs", ".py", ".go", ".java", ".kt"})
     skipped = {"node_modules", "target"}
     return "\n".join(p.read_text() for p in files if not skipped & set(p.parts))
 
@@ -108,7 +108,7 @@ def is_test(place: str, name: str) -> bool:
     last = re.escape(name.rsplit("::", 1)[-1])
     modules = name.split("::")[:-1]
     # A function; a line of a macro that makes tests; an entry of a list of named tests.
-    known = re.search(rf'\b(?:fn|def|func|void) {last}\b|^\s*{last}: \w|\("{last}"(, ?\w|\.to_owned)', text, re.MULTILINE)
+    known = re.search(rf'\b(?:fn|def|fun|func|void) {last}\b|^\s*{last}: \w|\("{last}"(, ?\w|\.to_owned)', text, re.MULTILINE)
     return bool(known) and all(re.search(rf"\bmod {re.escape(m)}\b", text) for m in modules)
 
 

@@ -1,0 +1,467 @@
+// One place in a line of Weir: takes it, keeps it, and says what happens with it.
+//
+// Invariants: only the server ends a place. At most one loop asks for a place at a time. The told wait grows only together with a reason.
+// The device's clock decides only how old stored figures are, and to ask sooner. Everything runs in `scope`, one thing at a time.
+
+package weir.client
+
+import java.net.URI
+import kotlin.math.max
+import kotlin.math.min
+import kotlin.math.roundToLong
+import kotlinx.coroutines.CancellationException
+import kotlinx.coroutines.CompletableDeferred
+import kotlinx.coroutines.CoroutineScope
+import kotlinx.coroutines.Job
+import kotlinx.coroutines.SupervisorJob
+import kotlinx.coroutines.flow.MutableStateFlow
+import kotlinx.coroutines.flow.StateFlow
+import kotlinx.coroutines.flow.asStateFlow
+import kotlinx.coroutines.flow.combine
+import kotlinx.coroutines.flow.first
+import kotlinx.coroutines.launch
+import kotlinx.coroutines.withTimeoutOrNull
+
+/**
+ * No zone keeps a place longer than this without a poll. If the server says that an older place is gone, it belonged to an earlier visit,
+ * and a new one is taken without asking.
+ */
+private const val OLD_MS = 3_600_000.0
+
+/** The expected wait from now, in seconds. The real wait is within the range in nine of ten cases. */
+public data class Eta(public val low: Long, public val seconds: Long, public val high: Long)
+
+/** Where the user stands. */
+public sealed interface State {
+    /** What went wrong, or null. */
+    public val trouble: Trouble?
+
+    /** The user has no place yet. */
+    public data class Joining(override val trouble: Trouble?) : State
+
+    /**
+     * The user waits. After a failed call [trouble] says so; the place is kept, and the client asks again.
+     *
+     * @property rank from 1
+     * @property eta null: nobody knows, because the zone lets nobody in
+     * @property progress from 0 to 1; it never falls
+     * @property reason why the wait is unknown or longer than before
+     * @property isStale the store does not answer, and the figures are the last known ones
+     * @property opensInMs how long it is until the zone opens, in milliseconds from now; 0 if it is open
+     * @property stock what is left, where the operators tell it
+     * @property isBeyondStock everything may be sold out before it is the user's turn
+     */
+    public data class Waiting(
+        public val rank: Long,
+        public val eta: Eta?,
+        public val progress: Double,
+        public val reason: Reason?,
+        public val isStale: Boolean,
+        public val opensInMs: Long,
+        public val stock: Stock?,
+        public val isBeyondStock: Boolean,
+        override val trouble: Trouble?,
+    ) : State
+
+    /**
+     * The user may enter.
+     *
+     * @property pass the proof for your service
+     * @property again this app received the pass before, and it may be used up: let the user decide between it and a new place
+     */
+    public data class Entered(public val pass: String, public val again: Boolean) : State {
+        override val trouble: Nothing? get() = null
+    }
+
+    /** There is no way on: the place is lost, or something must change. [Trouble.action] says which. */
+    public data class Ended(override val trouble: Trouble) : State
+
+    /** The user gave up the place, or ended the visit. */
+    public data object Left : State {
+        override val trouble: Nothing? get() = null
+    }
+}
+
+/**
+ * Why [Place.entry] came to nothing.
+ *
+ * @property state the state without a way on, or null after [Place.stop]
+ */
+public class NoEntry(public val state: State?) : Exception(
+    when (state) {
+        null -> "stopped"
+        is State.Ended -> "${state.trouble.code}: ${state.trouble.detail.ifEmpty { state.trouble.title }}"
+        else -> "left"
+    },
+)
+
+/** One loop that asks for a place. */
+private class Run {
+    lateinit var job: Job
+    var isOver = false
+
+    /** Whether it asks for its first token. Whoever ends that call loses its reply, and with it a place. So it goes on. */
+    var isJoining = false
+
+    /** What its end means for a place that a late reply brings: it is given up, or kept for the next start. */
+    var lateReply = Late.NONE
+
+    enum class Late { NONE, GIVE_UP, KEEP }
+}
+
+/** A pause, and how to end it. */
+private class Pausing(val ms: Long, val elapsedMs: () -> Double) {
+    val woken = CompletableDeferred<Unit>()
+}
+
+/** One person's place in one zone. All functions may be called from any thread. */
+public class Place internal constructor(
+    private val platform: Platform,
+    /** Ends with a slash. */
+    private val server: String,
+    private val zone: String,
+    /** Hears each state. [state] leaves states out that follow each other at once. */
+    private val hear: (State) -> Unit = {},
+) {
+    private val key = "weir $server $zone"
+    private val scope = CoroutineScope(SupervisorJob() + platform.dispatcher)
+    private val current = MutableStateFlow<State>(State.Joining(null))
+    private val isStopped = MutableStateFlow(false)
+    private var kept: Kept? = null
+
+    /** The text in the storage that [kept] was read from or written as. */
+    private var stored: String? = null
+
+    /** When the wait in [kept] was told, by the steady clock. */
+    private var toldAtMs = 0.0
+
+    /** Whether the place in the storage is from long ago, by the device's clock. */
+    private var isOld = false
+
+    /** The running loop, or the last one. */
+    private lateinit var run: Run
+
+    /** The last write to the storage. */
+    private var writing: Job? = null
+    private var failures = 0
+    private var isOffline = false
+    private var pausing: Pausing? = null
+
+    init {
+        scope.launch { begin() }
+    }
+
+    /** Where the user stands now. */
+    public val state: StateFlow<State> = current.asStateFlow()
+
+    /** Waits for the entry. Throws [NoEntry] when there is no way on: the place ended or was left, or [stop] was called. */
+    public suspend fun entry(): State.Entered {
+        val end = combine(current, isStopped) { state, stopped -> if (stopped) null else state }
+            .first { it !is State.Joining && it !is State.Waiting }
+        return end as? State.Entered ?: throw NoEntry(end)
+    }
+
+    /** Takes a new place at the end of the line. It works after `Entered`, `Ended` and `Left`; otherwise nothing happens. */
+    public fun anew() {
+        act {
+            if (current.value is State.Joining || current.value is State.Waiting) return@act
+            end(Run.Late.NONE)
+            keep(null)
+            failures = 0
+            show(State.Joining(null))
+            begin()
+        }
+    }
+
+    /** Gives up the place, or tells Weir after the entry that the user is done. */
+    public fun leave() {
+        act {
+            val token = kept?.token
+            end(Run.Late.GIVE_UP)
+            keep(null)
+            if (token != null) giveUp(token)
+            show(State.Left)
+        }
+    }
+
+    /** Asks no more and says no more. The place stays for the zone's `idle_timeout_s`, and a later start finds it in the storage. */
+    public fun stop() {
+        act {
+            isStopped.value = true
+            end(Run.Late.KEEP)
+        }
+    }
+
+    /** The user looks at the app again: a poll that is due is sent at once, because timers may be late. */
+    public fun shown() {
+        act { wake(atOnce = false) }
+    }
+
+    /** There may be a network again: if a lost network was the cause of the pause, the client asks at once. */
+    public fun online() {
+        act { wake(atOnce = isOffline) }
+    }
+
+    private fun act(what: () -> Unit) {
+        scope.launch { if (!isStopped.value) what() }
+    }
+
+    private fun begin() {
+        val next = Run()
+        run = next
+        next.job = scope.launch { loop(next) }
+    }
+
+    private fun end(lateReply: Run.Late) {
+        if (run.lateReply == Run.Late.NONE) run.lateReply = lateReply
+        run.isOver = true
+        if (!run.isJoining) run.job.cancel()
+    }
+
+    private fun show(state: State) {
+        if (isStopped.value) return
+        current.value = state
+        hear(state)
+    }
+
+    private suspend fun loop(run: Run) {
+        while (!run.isOver) {
+            val pauseMs = try {
+                step(run).also {
+                    failures = 0
+                    isOffline = false
+                }
+            } catch (end: CancellationException) {
+                throw end
+            } catch (fault: Exception) {
+                if (run.isOver) return
+                fail(run, fault)
+            }
+            if (!run.isOver) pause(pauseMs)
+        }
+    }
+
+    /** Asks once. Returns the time until the next step, in milliseconds. */
+    private suspend fun step(run: Run): Double {
+        load()
+        if (run.isOver) return 0.0
+        val token = kept?.token
+        run.isJoining = token == null
+        val answer = try {
+            ask(token)
+        } finally {
+            run.isJoining = false
+        }
+        return take(run, answer)
+    }
+
+    private suspend fun ask(token: String?): Answer {
+        val reply = post(if (token == null) "wait" else "entry", token)
+        if (reply.status !in 200..299) throw problemOf(reply)
+        return answerOf(reply.body)
+    }
+
+    private suspend fun post(call: String, token: String?): Reply {
+        val body = buildMap {
+            put("zoneId", zone)
+            if (token != null) put("token", token)
+        }
+        val reply = withTimeoutOrNull(SLOWEST_MS) { platform.http.post("${server}traffic/$call", writeJson(body)) }
+        return reply ?: throw Problem("offline")
+    }
+
+    /** Takes an answer over. Returns the time until the next poll, in milliseconds. */
+    private fun take(run: Run, answer: Answer): Double {
+        if (run.isOver) {
+            // This is the late reply to a first `wait`.
+            when (run.lateReply) {
+                Run.Late.GIVE_UP -> giveUp(answer.token)
+                Run.Late.KEEP -> keep(Kept(answer.token, platform.deviceMs()))
+                Run.Late.NONE -> {}
+            }
+            return 0.0
+        }
+        return when (answer) {
+            is Enters -> {
+                val again = kept?.hasEntered == true
+                run.isOver = true
+                keep(Kept(answer.token, platform.deviceMs(), hasEntered = true))
+                show(State.Entered(answer.pass, again))
+                0.0
+            }
+            is Waits -> {
+                // One instant for both, so that what was just told is shown as it was told.
+                val nowMs = platform.steadyMs()
+                keepWaiting(answer, nowMs)
+                showWaiting(null, nowMs)
+                untilPoll(answer.periodMs, platform.random())
+            }
+        }
+    }
+
+    private fun keepWaiting(told: Waits, nowMs: Double) {
+        val earlier = kept?.figures
+        val first = max(earlier?.first ?: 0, told.rank)
+        var reason = told.reason
+        var eta = told.eta
+        // Each range is a new estimate. If its end moves back by more than the server's own tolerance for the told wait, 2 s and a tenth,
+        // that is a reason. Less is not shown.
+        val before = etaAt(nowMs)
+        if (eta != null && before != null && reason == null) {
+            if (eta.high > before.high + 2 + eta.high / 10) {
+                reason = Reason.UNSURE
+            } else {
+                val seconds = min(eta.seconds, before.seconds)
+                eta = Range(min(eta.low, seconds), seconds, max(seconds, min(eta.high, before.high)))
+            }
+        }
+        val progress = max(earlier?.progress ?: 0.0, 1 - told.rank / (first + 1.0))
+        toldAtMs = nowMs
+        val figures = Figures(told.rank, first, progress, eta, reason, told.isStale, told.opensInMs, told.stock, told.isBeyondStock)
+        keep(Kept(told.token, platform.deviceMs(), figures))
+    }
+
+    /** The wait that was told, from this time of the steady clock. */
+    private fun etaAt(nowMs: Double): Range? {
+        val passed = (nowMs - toldAtMs) / 1_000
+        return kept?.figures?.eta?.let { Range(it.low - passed, it.seconds - passed, it.high - passed) }
+    }
+
+    private fun showWaiting(trouble: Trouble?, nowMs: Double) {
+        val figures = kept?.figures ?: return show(State.Joining(trouble))
+        fun shownOf(value: Double) = max(0, value.roundToLong())
+        show(
+            State.Waiting(
+                rank = figures.rank,
+                eta = etaAt(nowMs)?.let { Eta(shownOf(it.low), shownOf(it.seconds), shownOf(it.high)) },
+                progress = figures.progress,
+                reason = figures.reason,
+                isStale = figures.isStale,
+                opensInMs = shownOf(figures.opensMs - (nowMs - toldAtMs)),
+                stock = figures.stock,
+                isBeyondStock = figures.isBeyondStock,
+                trouble = trouble,
+            ),
+        )
+    }
+
+    /** Reports a failure. Returns the time until the next try, in milliseconds. */
+    private fun fail(run: Run, fault: Exception): Double {
+        val problem = fault as? Problem ?: Problem(if (fault is Unreadable) "away" else "offline")
+        // A user who entered, or waited long ago, and comes back starts again.
+        if (problem.action == Action.NEW_PLACE && (kept?.hasEntered == true || isOld)) {
+            keep(null)
+            return 0.0
+        }
+        if (problem.action != Action.RETRY) {
+            run.isOver = true
+            show(State.Ended(problem.trouble(0)))
+            return 0.0
+        }
+        val retryMs = untilRetry(problem, failures, platform.random)
+        failures++
+        isOffline = problem.code == "offline"
+        showWaiting(problem.trouble(retryMs.toLong() + 1), platform.steadyMs())
+        return retryMs
+    }
+
+    /**
+     * Starts to measure how long something takes, in milliseconds. The steady clock may stand still while the device sleeps, so the
+     * device's own clock counts if it shows more.
+     */
+    private fun stopwatch(): () -> Double {
+        val (steadyMs, deviceMs) = platform.steadyMs() to platform.deviceMs()
+        return { max(platform.steadyMs() - steadyMs, platform.deviceMs() - deviceMs) }
+    }
+
+    private suspend fun pause(pauseMs: Double) {
+        val pause = Pausing(pauseMs.toLong(), stopwatch())
+        pausing = pause
+        withTimeoutOrNull(pause.ms) { pause.woken.await() }
+    }
+
+    private fun wake(atOnce: Boolean) {
+        val pause = pausing ?: return
+        if (atOnce || pause.elapsedMs() >= pause.ms) pause.woken.complete(Unit)
+    }
+
+    /** Takes over what the storage has, if it is not known yet. Without storage, the place lasts as long as the process. */
+    private suspend fun load() {
+        val storage = platform.storage ?: return
+        val text = try {
+            writing?.join()
+            storage.get(key)
+        } catch (end: CancellationException) {
+            throw end
+        } catch (_: Exception) {
+            null
+        }
+        if (text == null || text == stored) return
+        val found = try {
+            Kept.read(text)
+        } catch (_: Unreadable) {
+            return
+        }
+        // Before a new start, only the device's clock measured time. If it was set back meanwhile, the told wait does not count any more.
+        val ageMs = if (kept == null) platform.deviceMs() - found.heardMs else 0.0
+        isOld = ageMs >= OLD_MS
+        toldAtMs = platform.steadyMs() - ageMs
+        val figures = if (ageMs < 0 || isOld) found.figures?.copy(eta = null) else found.figures
+        kept = Kept(found.token, found.heardMs, figures, found.hasEntered)
+        stored = text
+    }
+
+    private fun keep(place: Kept?) {
+        kept = place
+        isOld = false
+        val text = place?.write()
+        stored = text
+        val storage = platform.storage ?: return
+        val earlier = writing
+        writing = scope.launch {
+            earlier?.join()
+            try {
+                storage.set(key, text)
+            } catch (end: CancellationException) {
+                throw end
+            } catch (_: Exception) {
+                // As above.
+            }
+        }
+    }
+
+    private fun giveUp(token: String) {
+        scope.launch {
+            try {
+                post("leave", token)
+            } catch (end: CancellationException) {
+                throw end
+            } catch (_: Exception) {
+                // If this is lost, the place is free after the zone's idle time.
+            }
+        }
+    }
+}
+
+/**
+ * Resumes this person's place in the zone, or takes one.
+ *
+ * @param server the address of Weir, such as `https://weir.example`
+ * @param zone the zone's id
+ * @throws IllegalArgumentException if `zone` is empty or `server` is not an address of http or https
+ */
+public fun place(server: String, zone: String, platform: Platform = jvm()): Place = begin(server, zone, platform) {}
+
+/** The same for tests, which hear each state. */
+internal fun begin(server: String, zone: String, platform: Platform, hear: (State) -> Unit): Place {
+    require(zone.isNotEmpty()) { "place: zone must be a zone's id" }
+    val address = try {
+        URI.create(if (server.endsWith("/")) server else "$server/")
+    } catch (fault: IllegalArgumentException) {
+        throw IllegalArgumentException(notAnAddress(server), fault)
+    }
+    require((address.scheme == "http" || address.scheme == "https") && address.host != null) { notAnAddress(server) }
+    return Place(platform, address.toString(), zone, hear)
+}
+
+private fun notAnAddress(server: String) = "place: server must be an address such as https://weir.example, not \"$server\""

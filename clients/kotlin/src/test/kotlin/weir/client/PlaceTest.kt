@@ -1,0 +1,82 @@
+package weir.client
+
+import kotlinx.coroutines.CompletableDeferred
+import kotlinx.coroutines.ExperimentalCoroutinesApi
+import kotlinx.coroutines.async
+import kotlinx.coroutines.runBlocking
+import kotlinx.coroutines.test.StandardTestDispatcher
+import kotlinx.coroutines.test.TestScope
+import kotlinx.coroutines.test.runTest
+import org.junit.jupiter.api.Assertions.assertEquals
+import org.junit.jupiter.api.Assertions.assertThrows
+import org.junit.jupiter.api.Test
+
+@OptIn(ExperimentalCoroutinesApi::class)
+class PlaceTest {
+    private val entered = Reply(200, { null }, """{"canEnter":true,"token":"t","pass":"p"}""")
+    private val waiting =
+        Reply(200, { null }, """{"canEnter":false,"token":"t","waiting":{"rank":2,"pollingPeriod":500,"etaRange":null}}""")
+
+    private fun TestScope.platform(storage: Storage? = null, http: Http) = Platform(
+        http = http,
+        storage = storage,
+        steadyMs = { testScheduler.currentTime.toDouble() },
+        deviceMs = { testScheduler.currentTime.toDouble() },
+        dispatcher = StandardTestDispatcher(testScheduler),
+    )
+
+    @Test
+    fun entryReturnsThePassAndSaysWhyThereIsNone() = runTest {
+        val replies = ArrayDeque(listOf(waiting, entered))
+        val place = place("https://weir.test", "Z", platform { _, _ -> replies.removeFirst() })
+        assertEquals(State.Entered("p", again = false), place.entry())
+        place.leave()
+        testScheduler.runCurrent()
+        assertEquals(State.Left, assertThrows(NoEntry::class.java) { runBlocking { place.entry() } }.state)
+    }
+
+    @Test
+    fun stopEndsTheWaitForTheEntryAndAsksNoMore() = runTest {
+        var calls = 0
+        val place = place("https://weir.test", "Z", platform { _, _ -> waiting.also { calls++ } })
+        val entry = async { runCatching { place.entry() }.exceptionOrNull() as NoEntry }
+        testScheduler.advanceTimeBy(100)
+        place.stop()
+        assertEquals(null, entry.await().state)
+        testScheduler.advanceUntilIdle()
+        assertEquals(1, calls)
+    }
+
+    @Test
+    fun thePlaceOfALateFirstReplyIsKeptAfterAStop() = runTest {
+        val reply = CompletableDeferred<Reply>()
+        val storage = Texts()
+        val place = place("https://weir.test/", "Z", platform(storage) { _, _ -> reply.await() })
+        testScheduler.advanceTimeBy(100)
+        place.stop()
+        testScheduler.runCurrent()
+        reply.complete(waiting)
+        testScheduler.advanceUntilIdle()
+        assertEquals("t", Kept.read(storage.all.getValue("weir https://weir.test/ Z")).token)
+    }
+
+    @Test
+    fun aStorageThatFailsTakesNoPlaceAway() = runTest {
+        val broken = object : Storage {
+            override suspend fun get(key: String) = throw IllegalStateException("no storage")
+
+            override suspend fun set(key: String, value: String?) = throw IllegalStateException("no storage")
+        }
+        val replies = ArrayDeque(listOf(waiting, entered))
+        val place = place("https://weir.test", "Z", platform(broken) { _, _ -> replies.removeFirst() })
+        assertEquals("p", place.entry().pass)
+    }
+
+    @Test
+    fun aSetupThatCannotBeRightIsRefused() {
+        for (server in listOf("weir.test", "ftp://weir.test", "http://", "http://a b", "")) {
+            assertThrows(IllegalArgumentException::class.java, { place(server, "Z") }, server)
+        }
+        assertThrows(IllegalArgumentException::class.java) { place("https://weir.test", "") }
+    }
+}
