@@ -243,7 +243,7 @@ export class Place {
       let pauseMs: number;
       try {
         pauseMs = await this.#step(run);
-        if (!run.isOver) this.#failures = 0;
+        if (!run.isOver) this.#recovered();
       } catch (fault) {
         if (run.isOver) return;
         pauseMs = this.#fail(fault);
@@ -459,6 +459,10 @@ export class Place {
     return heard ? reopenMs : 0;
   }
 
+  #recovered(): void {
+    [this.#failures, this.#isOffline] = [0, false];
+  }
+
   /** Reports a failure. Returns the time until the next try, in milliseconds. */
   #fail(fault: unknown): number {
     const problem = fault instanceof Problem ? fault : new Problem(fault instanceof Unreadable ? "away" : "offline");
@@ -572,7 +576,7 @@ export class Place {
     if (this.#kept.entered) return this.#pausing?.wake(true);
     const { rank, period_ms } = this.#kept;
     if (!rank || !period_ms || !this.#pausing) return;
-    this.#failures = 0;
+    this.#recovered();
     this.#pausing.putOff(untilOwnPoll(period_ms, this.#platform.random()));
     this.#showWaiting();
   }
