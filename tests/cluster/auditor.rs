@@ -168,6 +168,8 @@ pub(crate) struct Auditor {
     begun: Vec<Ticket>,
     /// The tickets whose holders said that they give up the place or the visit, and when that was answered.
     given_up: BTreeMap<Ticket, Option<u64>>,
+    /// When copies of tickets asked that their holders had replaced, and were told to wait.
+    earlier_polls: Vec<u64>,
     tickets: Tickets,
     judged: Judged,
     pub(crate) broken: Vec<(Promise, String)>,
@@ -302,6 +304,7 @@ impl Auditor {
             lives: Vec::new(),
             begun: Vec::new(),
             given_up: BTreeMap::new(),
+            earlier_polls: Vec::new(),
             tickets: Tickets::new(plan.servers),
             judged: Judged::default(),
             broken: Vec::new(),

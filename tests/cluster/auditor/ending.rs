@@ -15,6 +15,9 @@ struct Entry {
     by_join: bool,
 }
 
+/// At which distance instants are looked at that count as free slots.
+const STEP_MS: usize = 250;
+
 impl Auditor {
     fn quiet(&self, from: u64, until: u64) -> bool {
         let apart = |&(a, b): &(u64, u64)| until < a || from > b;
@@ -264,17 +267,26 @@ impl Auditor {
     /// How long slots were free from `from` to `until`: neither the minute nor the sub-window before had used all of them.
     /// Whoever was let in used a slot, with or without hearing of it.
     fn free_ms(&self, entries: &[Entry], cap: u32, from: u64, until: u64) -> u64 {
-        const STEP_MS: usize = 250;
-        let used = |length_ms: u64, at: u64| {
+        (from..until).step_by(STEP_MS).filter(|&at| self.free(entries, cap, at) > 0).count() as u64
+            * STEP_MS as u64
+    }
+
+    /// How many slots passed unused from `from` to `until`: a slot that is free for a sub-window is one.
+    fn unused(&self, entries: &[Entry], cap: u32, from: u64, until: u64) -> u64 {
+        let free: u64 = (from..until).step_by(STEP_MS).map(|at| self.free(entries, cap, at)).sum();
+        free * STEP_MS as u64 * u64::from(self.sub_windows) / 60_000
+    }
+
+    /// How many slots were free at an instant.
+    fn free(&self, entries: &[Entry], cap: u32, at: u64) -> u64 {
+        let used = |length_ms: u64| {
             let decisions = self.decided.values().flatten();
             decisions.filter(|decision| decision.ms <= at && decision.ms + length_ms >= at).count()
         };
-        let is_free = |&at: &u64| {
-            used(60_000, at) < cap as usize
-                && used(60_000 / u64::from(self.sub_windows), at) < cap.div_ceil(self.sub_windows) as usize
-                && self.has_room(entries, at)
-        };
-        (STEP_MS * (from..until).step_by(STEP_MS).filter(is_free).count()) as u64
+        let of_minute = (cap as usize).saturating_sub(used(60_000));
+        let of_sub_window = cap.div_ceil(self.sub_windows) as usize;
+        let free = of_minute.min(of_sub_window.saturating_sub(used(60_000 / u64::from(self.sub_windows))));
+        if free > 0 && self.has_room(entries, at) { free as u64 } else { 0 }
     }
 
     /// While people wait and poll, and nothing is wrong, the slots are used. A burst may have used those of the minute at once,
@@ -310,14 +322,17 @@ impl Auditor {
                 let is_passed = number.zip(passed).is_some_and(|(at, (low, high))| low < at && at < high);
                 seen.kind == Kind::NeverClaims && is_passed
             });
-            let held = held.count();
+            // A device that asks for a place that its holder replaced keeps no appointment, and gets one with each answer.
+            let asked = self.earlier_polls.iter().filter(|asked| (from..until).contains(asked)).count();
+            let held = held.count() + asked;
             let count = within.len() + held;
             // So long these slots were free, and nobody else's. Whoever is next has been told the near period.
             let held_ms = held as u64 * (2 * self.period_ms.min(NEAR_PERIOD_MS) + 1_000);
+            let held_slots = (held_ms * u64::from(self.sub_windows)).div_ceil(60_000);
             let least = cap as usize * 8 / 10;
             if waiting > cap.div_ceil(10) as usize + 2
                 && count < least
-                && self.free_ms(entries, cap, from, until) > 12_000 + held_ms
+                && self.unused(entries, cap, from, until) > (cap as usize - least) as u64 + held_slots
             {
                 let how = format!(
                     "{count} of {cap} slots were used from {from} ms to {until} ms while {waiting} people waited"

@@ -125,7 +125,10 @@ impl Auditor {
     /// A copy was answered of a ticket whose holder has taken another place since. It may have ended: nobody has to poll for it. If it
     /// entered, it is the same entry each time.
     pub(super) fn answered_earlier(&mut self, call: &Call, answer: &Result<Reply, Refusal>) {
-        let &Call { now, user, at: (server, _), ticket, .. } = call;
+        let &Call { asked, now, user, at: (server, _), ticket, .. } = call;
+        if matches!(answer, Ok(Reply::Waiting { .. })) {
+            self.earlier_polls.push(asked);
+        }
         let Some(place) = self.users[user].earlier.iter_mut().find(|place| Some(place.ticket) == ticket)
         else {
             return;
