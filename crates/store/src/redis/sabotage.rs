@@ -67,7 +67,9 @@ impl Rule {
             Self::Unknown => &[("or unknown and not is_lost", "")],
             Self::Apart => &[("z.floor = AFTER_LOSS + spot", "z.floor = AFTER_LOSS")],
             Self::Inside => &[("return max(z.max_active - most_inside() - presumed, 0)", "return 1000000")],
-            Self::Unseen => &[("local hidden = max(w.inside - z.inside, 0)", "local hidden = 0")],
+            Self::Unseen => {
+                &[("z.unseen, z.unseen_told = max(most - z.inside, 0), 1", "z.unseen, z.unseen_told = 0, 1")]
+            }
             Self::Opening => &[("z.now < max(z.hold_until, z.opens) or", "z.now < z.hold_until or")],
             Self::Kept => &[("  if next(freed) then add_kept(freed, parts) end\n", "")],
         }
