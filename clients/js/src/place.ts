@@ -312,7 +312,7 @@ export class Place {
     }
     if (answer.canEnter) return this.#enter(run, answer.token, answer.pass);
     this.#keepWaiting(answer.waiting, answer.token);
-    this.#showWaiting();
+    this.#showWaiting(null, 0);
     return untilPoll(answer.waiting.periodMs, this.#platform.random());
   }
 
@@ -344,16 +344,17 @@ export class Place {
   }
 
   /** The wait that was told, from now: its shortest, expected and longest seconds. */
-  #etaNow(): [number, number, number] | null {
-    const left = (seconds: number) => seconds - this.#sinceToldMs() / 1_000;
+  #etaNow(sinceToldMs = this.#sinceToldMs()): [number, number, number] | null {
+    const left = (seconds: number) => seconds - sinceToldMs / 1_000;
     const eta = this.#kept?.eta;
     return eta ? [left(eta[0]), left(eta[1]), left(eta[2])] : null;
   }
 
-  #showWaiting(trouble: Trouble | null = null): void {
+  /** What was told just now is shown as it was told, so its caller says that no time has passed. */
+  #showWaiting(trouble: Trouble | null = null, sinceToldMs = this.#sinceToldMs()): void {
     const kept = this.#kept;
     if (kept?.rank === undefined) return this.#show({ kind: "joining", trouble });
-    const [low = 0, seconds = 0, high = 0] = (this.#etaNow() ?? []).map((s) => Math.max(0, Math.round(s)));
+    const [low = 0, seconds = 0, high = 0] = (this.#etaNow(sinceToldMs) ?? []).map((s) => Math.max(0, Math.round(s)));
     this.#show({
       kind: "waiting",
       rank: kept.rank,
@@ -361,7 +362,7 @@ export class Place {
       progress: kept.progress ?? 0,
       reason: kept.reason ?? null,
       stale: kept.stale ?? false,
-      opensInMs: Math.max(0, Math.round((kept.opens_ms ?? 0) - this.#sinceToldMs())),
+      opensInMs: Math.max(0, Math.round((kept.opens_ms ?? 0) - sinceToldMs)),
       stock: kept.stock ?? null,
       beyondStock: kept.beyond_stock ?? false,
       trouble,
@@ -437,7 +438,7 @@ export class Place {
         if (retry) reopenMs = Math.min(Number(retry) || REOPEN_MS, SLOWEST_MS);
         if (event === "wait") {
           this.#keepWaiting(waitingOf(JSON.parse(data ?? "")), id || this.#kept?.token || token);
-          this.#showWaiting();
+          this.#showWaiting(null, 0);
           [heard, this.#failures] = [true, 0];
         } else if (event === "enter") {
           return await this.#take(run, answerOf(JSON.parse(data ?? "")));
