@@ -8,7 +8,10 @@ use admission::{
     Claim, Dealt, Decided, Definition, Departure, Entry, Joined, Leaver, Lots, Mode, PAGE_TICKETS,
     PAGE_WORDS, PagePolls, Policy, Position, Proof, Schedule, Snapshot, Verdict, ZoneId,
 };
-use store::{Defined, Expected, Line as _, Store, StoreError};
+use store::{
+    Defined, Expected, Line as _, Store, StoreError,
+    minutes::{KeptMinute, OfferedMinute, PART_LEN_MAX, PARTS_MAX},
+};
 
 use crate::{
     backend::Backend,
@@ -725,4 +728,56 @@ pub(crate) async fn zones_that_were_not_opened_are_unknown(backend: &impl Backen
     drop(store);
     let store = backend.open().await;
     assert_eq!(store.line(zone).join(1).await.expect_err("unknown"), unknown);
+}
+
+/// A minute with this weight and part.
+fn minute(minute: u32, weight: u64, part: &[u8]) -> OfferedMinute {
+    OfferedMinute { minute, counts: weight.to_be_bytes().to_vec(), part: part.to_vec() }
+}
+
+/// Of one minute that several servers offer, the heaviest counts are kept, and the part of each server, however often they offer it. The
+/// zone need not be open.
+pub(crate) async fn minutes_are_merged_and_kept(backend: &impl Backend, zone: &ZoneId) {
+    // The end of a day, and the begin of the next one.
+    const LAST: u32 = 20_000 * 1_440 - 1;
+    let store = backend.open().await;
+    let line = store.line(zone);
+    let keep = async |server, offered| line.keep_minutes(server, offered).await.expect("kept");
+    assert_eq!(line.minutes(LAST - 9, LAST + 9).await.expect("read"), [], "nothing is kept yet");
+    for _ in 0..2 {
+        keep(1, vec![minute(LAST, 5, b"one"), minute(LAST + 1, 7, b"")]).await;
+        keep(2, vec![minute(LAST, 4, b"other")]).await;
+        keep(1, vec![minute(LAST, 5, b"one")]).await;
+    }
+    keep(3, vec![minute(LAST + 1, u64::MAX >> 11, &[0xFF; 128])]).await;
+    keep(1, vec![minute(LAST + 8, 9, b"")]).await;
+    drop(line);
+    drop(store);
+    let store = backend.open().await;
+    let line = store.line(zone);
+    let mut kept = line.minutes(LAST - 9, LAST + 8).await.expect("read");
+    kept[0].parts.sort();
+    let one = |minute, weight: u64, parts: &[(u64, &[u8])]| KeptMinute {
+        minute,
+        counts: weight.to_be_bytes().to_vec(),
+        parts: parts.iter().map(|(server, part)| (*server, part.to_vec())).collect(),
+    };
+    let wanted =
+        [one(LAST, 5, &[(1, b"one"), (2, b"other")]), one(LAST + 1, u64::MAX >> 11, &[(3, &[0xFF; 128])])];
+    assert_eq!(kept, wanted, "in their order, and none from the end on");
+    assert_eq!(line.minutes(LAST + 8, LAST + 8).await.expect("read"), []);
+    let other = ZoneId::parse(&format!("{zone}-other")).expect("a name");
+    assert_eq!(store.line(&other).minutes(LAST, LAST + 9).await.expect("read"), [], "of another zone");
+}
+
+/// However many servers offer a minute, it has a limit.
+pub(crate) async fn a_minute_has_a_limit(backend: &impl Backend, zone: &ZoneId) {
+    let store = backend.open().await;
+    let line = store.line(zone);
+    for server in 0..=PARTS_MAX as u64 {
+        line.keep_minutes(server, vec![minute(1, server, &[7; PART_LEN_MAX])]).await.expect("kept");
+    }
+    let kept = line.minutes(1, 2).await.expect("read");
+    assert_eq!((kept.len(), kept[0].parts.len()), (1, PARTS_MAX));
+    assert_eq!(kept[0].counts, (PARTS_MAX as u64).to_be_bytes(), "the counts are of all");
 }

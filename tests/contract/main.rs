@@ -107,6 +107,8 @@ fn behaviours<B: Backend>(of: &str, start: impl Fn() -> B + Clone + Send + 'stat
         newcomers_enter_directly_only_where_nobody_waits,
         a_zone_opens_at_its_instant,
         a_line_is_dealt_anew_by_a_draw,
+        minutes_are_merged_and_kept,
+        a_minute_has_a_limit,
         repeated_claims_give_the_same_entry,
         foreign_and_unknown_tickets_are_gone,
         hold_and_closed_let_nobody_in_and_open_everybody,

@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, Ordering},
@@ -47,6 +48,7 @@ impl Disk {
                     base_page,
                     inside: None,
                     drawn: Default::default(),
+                    totals: Default::default(),
                 },
                 pages: vec![(base_page, Arc::new(gone))],
                 dropped: 0..0,
@@ -81,6 +83,10 @@ impl Journal for Disk {
             return Err(JournalError::Io { file: "simulated".into(), doing: "write", source });
         }
         inner.0.commit(batch)
+    }
+
+    fn minutes(&mut self, zone: &ZoneId, minutes: Range<u32>) -> Result<Vec<(u32, Vec<u8>)>, JournalError> {
+        self.lock().0.minutes(zone, minutes)
     }
 }
 

@@ -61,7 +61,7 @@ pub use visit::{Visit, VisitState};
 pub use window::{MINUTE_MS, Upcoming, Window};
 pub use zone::{
     Claim, Decided, Delta, Departure, Dump, DumpSegment, DumpTicket, Entry, Header, Image, Inconsistent,
-    Joined, Leaver, MOST_NUMBERS, Proof, Verdict, Zone,
+    Joined, Leaver, MOST_NUMBERS, Proof, Totals, Verdict, Zone,
 };
 
 /// An instant on the store's clock.

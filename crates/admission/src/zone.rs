@@ -43,7 +43,7 @@ use crate::{
 };
 
 pub use dump::{Dump, DumpSegment, DumpTicket};
-pub use durable::{Delta, Header, Image, Inconsistent};
+pub use durable::{Delta, Header, Image, Inconsistent, Totals};
 pub use leave::{Departure, Leaver, Proof};
 
 /// The most numbers that a line spans, from the first kept segment to its end. A store refuses joins beyond it, and an image

@@ -10,6 +10,7 @@ use admission::{
 };
 use store::{
     Defined, Embedded, EmbeddedLine, Expected, Kept, Left, Line, RoutesDefined, Store, StoreError,
+    minutes::{KeptMinute, OfferedMinute},
     redis::Redis,
 };
 
@@ -121,6 +122,14 @@ impl Line for AnyLine {
 
     async fn keep_draw(&self, draw: u32, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         chosen!(self.keep_draw(draw, new))
+    }
+
+    async fn keep_minutes(&self, server: u64, offered: Vec<OfferedMinute>) -> Result<()> {
+        chosen!(self.keep_minutes(server, offered))
+    }
+
+    async fn minutes(&self, from: u32, to: u32) -> Result<Vec<KeptMinute>> {
+        chosen!(self.minutes(from, to))
     }
 
     async fn retire(&self) -> Result<()> {

@@ -21,7 +21,10 @@ use admission::{
     ZoneId,
 };
 use cache::{Cache, LoadError, Settings};
-use store::{Defined, Expected, Kept, Left, Line, RoutesDefined, Store, StoreError};
+use store::{
+    Defined, Expected, Kept, Left, Line, RoutesDefined, Store, StoreError,
+    minutes::{KeptMinute, OfferedMinute},
+};
 use tokio::{sync::SetOnce, time::timeout};
 
 /// How long the list of a cell's zones is reused. Callers learn of a change at most this much later.
@@ -369,6 +372,14 @@ impl<S: Store> Line for CellLine<S> {
 
     async fn keep_draw(&self, draw: u32, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         self.call(|line| line.keep_draw(draw, new)).await
+    }
+
+    async fn keep_minutes(&self, server: u64, offered: Vec<OfferedMinute>) -> Result<()> {
+        self.call(|line| line.keep_minutes(server, offered)).await
+    }
+
+    async fn minutes(&self, from: u32, to: u32) -> Result<Vec<KeptMinute>> {
+        self.call(|line| line.minutes(from, to)).await
     }
 
     async fn retire(&self) -> Result<()> {

@@ -13,6 +13,7 @@
 //! only grows together with a [`Reason`](crate::Reason).
 
 mod draws;
+mod minutes;
 mod zones;
 
 use std::{

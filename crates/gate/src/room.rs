@@ -34,6 +34,7 @@ mod gone;
 mod lane;
 mod leavers;
 mod line_end;
+mod minutes;
 mod operator_view;
 mod orders;
 mod polls;

@@ -22,7 +22,10 @@ use admission::{
 };
 use tokio::sync::oneshot;
 
-use crate::{Clock, DiskJournal, Engine, JournalError, Kept, Left, Line, MAX_BATCH, Store, StoreError};
+use crate::{
+    Clock, DiskJournal, Engine, JournalError, Kept, Left, Line, MAX_BATCH, Store, StoreError,
+    minutes::{KeptMinute, OFFERED_MAX, OfferedMinute, READ_MAX},
+};
 
 /// How many calls may wait. Further calls get [`StoreError::Busy`].
 const QUEUE: usize = 1_024;
@@ -173,6 +176,17 @@ impl Line for EmbeddedLine {
 
     async fn keep_draw(&self, draw: u32, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         self.ask(move |engine, zone, now| engine.keep_draw(zone, draw, new, now)).await
+    }
+
+    async fn keep_minutes(&self, server: u64, offered: Vec<OfferedMinute>) -> Result<()> {
+        assert!(offered.len() <= OFFERED_MAX, "{} minutes", offered.len());
+        offered.iter().for_each(OfferedMinute::check);
+        self.ask(move |engine, zone, now| engine.keep_minutes(zone, server, &offered, now)).await
+    }
+
+    async fn minutes(&self, from: u32, to: u32) -> Result<Vec<KeptMinute>> {
+        assert!(to.saturating_sub(from) <= READ_MAX, "{from} to {to}");
+        self.ask(move |engine, zone, now| engine.minutes(zone, from..to, now)).await
     }
 }
 

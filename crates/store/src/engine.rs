@@ -7,14 +7,21 @@
 //! Invariant: the memory never holds what the journal refused. If a commit fails, the engine drops the zones and loads them
 //! again from the journal, as if the group had not happened.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use admission::{
     Census, Claim, Deal, Dealt, Decided, Departure, Image, Joined, Leaver, Now, PagePolls, Policy, Snapshot,
     Zone, ZoneId,
 };
 
-use crate::{Batch, DrawKey, Journal, JournalError, Left, Loaded, StoreError};
+use crate::{
+    Batch, DrawKey, Journal, JournalError, Left, Loaded, StoreError,
+    journal::MinuteKey,
+    minutes::{KeptMinute, OfferedMinute, Row},
+};
 
 /// How long to wait before a failed journal is tried again, in milliseconds.
 pub const RELOAD_AFTER_MS: u64 = 250;
@@ -45,6 +52,8 @@ pub struct Engine<J> {
     draws: BTreeMap<DrawKey, Vec<u8>>,
     /// Those that changed since the last commit.
     new_draws: BTreeSet<DrawKey>,
+    /// The minutes that changed since the last commit. The others are in the journal only, because there are many.
+    new_minutes: BTreeMap<MinuteKey, Row>,
     /// How to load the zones again after the journal failed.
     puts: BTreeMap<ZoneId, Put>,
     /// The puts of the group that is not committed yet.
@@ -74,6 +83,7 @@ impl<J: Journal> Engine<J> {
             newly_learned: BTreeSet::new(),
             draws,
             new_draws: BTreeSet::new(),
+            new_minutes: BTreeMap::new(),
             puts: BTreeMap::new(),
             new_puts: Vec::new(),
             touched: BTreeSet::new(),
@@ -244,6 +254,54 @@ impl<J: Journal> Engine<J> {
         Ok(self.draws.get(&key).cloned())
     }
 
+    /// See [`Line::keep_minutes`](crate::Line::keep_minutes).
+    ///
+    /// # Errors
+    /// [`StoreError::Away`].
+    pub fn keep_minutes(
+        &mut self,
+        id: &ZoneId,
+        server: u64,
+        offered: &[OfferedMinute],
+        now: Now,
+    ) -> Result<(), StoreError> {
+        self.ready(now)?;
+        for offered in offered {
+            let key = (offered.minute, id.clone());
+            let mut row = match self.new_minutes.remove(&key) {
+                Some(row) => row,
+                None => self.rows(id, offered.minute..offered.minute + 1)?.pop().unwrap_or_default().1,
+            };
+            row.merge(server, offered);
+            self.new_minutes.insert(key, row);
+        }
+        Ok(())
+    }
+
+    /// See [`Line::minutes`](crate::Line::minutes).
+    ///
+    /// # Errors
+    /// [`StoreError::Away`].
+    pub fn minutes(
+        &mut self,
+        id: &ZoneId,
+        minutes: Range<u32>,
+        now: Now,
+    ) -> Result<Vec<KeptMinute>, StoreError> {
+        self.ready(now)?;
+        let mut rows: BTreeMap<u32, Row> = self.rows(id, minutes.clone())?.into_iter().collect();
+        let of_zone =
+            self.new_minutes.iter().filter(|((minute, of), _)| of == id && minutes.contains(minute));
+        rows.extend(of_zone.map(|((minute, _), row)| (*minute, row.clone())));
+        Ok(rows.into_iter().filter_map(|(minute, row)| row.kept(minute)).collect())
+    }
+
+    /// The rows of the journal.
+    fn rows(&mut self, id: &ZoneId, minutes: Range<u32>) -> Result<Vec<(u32, Row)>, StoreError> {
+        let rows = self.journal.minutes(id, minutes).map_err(|error| StoreError::Away(error.to_string()))?;
+        Ok(rows.into_iter().map(|(minute, bytes)| (minute, Row::from_bytes(&bytes))).collect())
+    }
+
     /// Makes all changes since the last commit durable. If nothing changed, the journal is not called.
     ///
     /// # Errors
@@ -264,8 +322,14 @@ impl<J: Journal> Engine<J> {
             std::mem::take(&mut self.newly_learned).into_iter().filter_map(of_zone).collect();
         let of_draw = |key: DrawKey| self.draws.get(&key).map(|record| (key, record.clone()));
         let draws: Vec<_> = std::mem::take(&mut self.new_draws).into_iter().filter_map(of_draw).collect();
-        if (!zones.is_empty() || !learned.is_empty() || !draws.is_empty())
-            && let Err(error) = self.journal.commit(&Batch { at_ms: now.ms, zones, learned, draws })
+        let minutes: Vec<_> = std::mem::take(&mut self.new_minutes)
+            .into_iter()
+            .map(|(key, row)| (key, row.to_bytes()))
+            .collect();
+        let has_changes =
+            !zones.is_empty() || !learned.is_empty() || !draws.is_empty() || !minutes.is_empty();
+        if has_changes
+            && let Err(error) = self.journal.commit(&Batch { at_ms: now.ms, zones, learned, draws, minutes })
         {
             return Err(self.abandon(error.to_string()));
         }
@@ -282,6 +346,7 @@ impl<J: Journal> Engine<J> {
         self.touched.clear();
         self.newly_learned.clear();
         self.new_draws.clear();
+        self.new_minutes.clear();
         self.away = Some(why.clone());
         StoreError::Away(why)
     }

@@ -8,14 +8,25 @@
 mod disk;
 mod memory;
 
-use std::{collections::BTreeMap, io, path::PathBuf};
+use std::{collections::BTreeMap, io, ops::Range, path::PathBuf};
 
 use admission::{Delta, Image, ZoneId};
 
 pub use self::{disk::DiskJournal, memory::MemoryJournal};
+use crate::minutes::MINUTES_KEPT;
 
 /// A draw of a zone.
 pub type DrawKey = (ZoneId, u32);
+
+/// A minute of a zone: minutes since 1970. Older ones are less, whichever zone they are of.
+pub type MinuteKey = (u32, ZoneId);
+
+/// The most minutes that a journal keeps, of all zones together: 400 days and nights of one zone that is always in use are 576,000. When
+/// there are more, the oldest ones go.
+pub const MINUTES_MAX: u64 = 600_000;
+
+/// The most old minutes that go with one commit, so that a commit is short, and a clock that is wrong for a moment costs few of them.
+const MINUTES_SWEPT: usize = 64;
 
 /// The changes of one group of calls.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +40,8 @@ pub struct Batch {
     pub learned: Vec<(ZoneId, Vec<u8>)>,
     /// The records of some draws. They replace what was kept before.
     pub draws: Vec<(DrawKey, Vec<u8>)>,
+    /// What servers counted in some minutes. It replaces what was kept before.
+    pub minutes: Vec<(MinuteKey, Vec<u8>)>,
 }
 
 /// What a journal holds.
@@ -57,6 +70,18 @@ pub trait Journal {
     /// # Errors
     /// [`JournalError`]: it is not known whether the batch is durable. The next call must be [`Journal::load`].
     fn commit(&mut self, batch: &Batch) -> Result<(), JournalError>;
+
+    /// What is kept of some minutes of a zone, in their order. A load does not return them, because there are many.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    fn minutes(&mut self, zone: &ZoneId, minutes: Range<u32>) -> Result<Vec<(u32, Vec<u8>)>, JournalError>;
+}
+
+/// The minutes before this one go with a batch that has minutes.
+fn swept_before(batch: &Batch) -> u32 {
+    let newest = batch.minutes.iter().map(|((minute, _), _)| *minute).max().unwrap_or(0);
+    newest.saturating_sub(u32::try_from(MINUTES_KEPT.as_secs() / 60).unwrap_or(u32::MAX))
 }
 
 /// Why a journal can't be used. Each message says what to do.

@@ -25,6 +25,7 @@ mod clock;
 mod embedded;
 mod engine;
 mod journal;
+pub mod minutes;
 mod port;
 pub mod redis;
 
@@ -34,5 +35,7 @@ pub const MAX_BATCH: usize = 1_024;
 pub use clock::{Clock, unix_ms};
 pub use embedded::{Embedded, EmbeddedLine};
 pub use engine::{Engine, RELOAD_AFTER_MS};
-pub use journal::{Batch, DiskJournal, DrawKey, Journal, JournalError, Loaded, MemoryJournal};
+pub use journal::{
+    Batch, DiskJournal, DrawKey, Journal, JournalError, Loaded, MINUTES_MAX, MemoryJournal, MinuteKey,
+};
 pub use port::{Defined, Expected, Kept, Left, Line, RoutesDefined, Store, StoreError};

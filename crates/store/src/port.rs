@@ -15,6 +15,8 @@ use admission::{
     Words, ZoneId,
 };
 
+use crate::minutes::{KeptMinute, OfferedMinute};
+
 /// Why a store did not answer. The call may or may not have happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -230,6 +232,26 @@ pub trait Line: Send + Sync + 'static {
         std::future::ready(Err(holds_no_draws()))
     }
 
+    /// Keeps what `server` counted in some minutes of this zone: at most [`OFFERED_MAX`](crate::minutes::OFFERED_MAX), in their order, for
+    /// [`MINUTES_KEPT`](crate::minutes::MINUTES_KEPT). The name of a server is its own until it ends. Repeating it changes nothing.
+    fn keep_minutes(
+        &self,
+        _server: u64,
+        _offered: Vec<OfferedMinute>,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send {
+        std::future::ready(Err(keeps_no_minutes()))
+    }
+
+    /// The minutes of this zone that are kept, from minute `from` on and before `to`, in their order. They are at most
+    /// [`READ_MAX`](crate::minutes::READ_MAX) apart.
+    fn minutes(
+        &self,
+        _from: u32,
+        _to: u32,
+    ) -> impl Future<Output = Result<Vec<KeptMinute>, StoreError>> + Send {
+        std::future::ready(Err(keeps_no_minutes()))
+    }
+
     /// This server has reported everything that it heard in the zone, and stops. Nobody is spared any more because of what it might
     /// have heard. If it calls again, it counts as running again.
     fn retire(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
@@ -248,6 +270,10 @@ pub struct Left {
 
 fn holds_no_draws() -> StoreError {
     StoreError::Away("this store holds no draws".to_owned())
+}
+
+fn keeps_no_minutes() -> StoreError {
+    StoreError::Away("this store keeps no statistics by minute".to_owned())
 }
 
 fn keeps_no_zones() -> StoreError {

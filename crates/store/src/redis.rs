@@ -5,7 +5,7 @@
 //! - `call` makes a call and parses its reply; `decide`, `leave`, `beat`, `visits` and `draw` are the calls; `restore` rebuilds a lost state,
 //!   `mend` one that lacks a part.
 //! - `memory` is what this server remembers of a zone; `wire` converts bytes.
-//! - `learned` keeps what servers learnt about the people who wait.
+//! - `learned` keeps what servers learnt about the people who wait, `minutes` what they counted.
 //! - `register` keeps the zones' definitions, `channel` announces changes, `servers` lists the servers, `stock` keeps what is
 //!   left in the zones.
 //!
@@ -21,6 +21,7 @@ mod leave;
 mod losses;
 mod memory;
 mod mend;
+mod minutes;
 mod register;
 mod restore;
 #[cfg(feature = "sabotage")]
@@ -47,7 +48,10 @@ use admission::{
 use bytes::Bytes;
 use tokio::sync::OnceCell;
 
-use crate::{Defined, Expected, Kept, Left, Line, MAX_BATCH, RoutesDefined, Store, StoreError};
+use crate::{
+    Defined, Expected, Kept, Left, Line, MAX_BATCH, RoutesDefined, Store, StoreError,
+    minutes::{KeptMinute, OFFERED_MAX, OfferedMinute, READ_MAX},
+};
 pub use redis_script::{address, client};
 
 use address::{Address, Settings};
@@ -379,6 +383,17 @@ impl<C: Client> Line for RedisLine<C> {
 
     async fn keep_draw(&self, draw: u32, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         self.redis.keep_draw(&self.zone, draw, new).await
+    }
+
+    async fn keep_minutes(&self, server: u64, offered: Vec<OfferedMinute>) -> Result<()> {
+        assert!(offered.len() <= OFFERED_MAX, "{} minutes", offered.len());
+        offered.iter().for_each(OfferedMinute::check);
+        self.redis.keep_counted(&self.zone, server, offered).await
+    }
+
+    async fn minutes(&self, from: u32, to: u32) -> Result<Vec<KeptMinute>> {
+        assert!(to.saturating_sub(from) <= READ_MAX, "{from} to {to}");
+        self.redis.counted(&self.zone, from, to).await
     }
 
     async fn retire(&self) -> Result<()> {

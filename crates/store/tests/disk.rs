@@ -1,12 +1,12 @@
 //! The journal on disk: stored state comes back, and a file that can't be trusted is refused. It is never used, and never
 //! replaced silently.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
+use std::{fs, ops::Range, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
 
 use admission::{Claim, Delta, Header, MOST_NUMBERS, Mode, Now, Policy, Verdict, ZoneId};
 use store::{
     Batch, Clock, DiskJournal, Embedded, Engine, Journal, JournalError, Line as _, Loaded, MemoryJournal,
-    Store as _, StoreError,
+    Store as _, StoreError, minutes::OfferedMinute,
 };
 
 /// Stores everything on disk and in memory.
@@ -24,6 +24,12 @@ impl Journal for Both {
     fn commit(&mut self, batch: &Batch) -> Result<(), JournalError> {
         self.memory.commit(batch)?;
         self.disk.commit(batch)
+    }
+
+    fn minutes(&mut self, zone: &ZoneId, minutes: Range<u32>) -> Result<Vec<(u32, Vec<u8>)>, JournalError> {
+        let kept = self.memory.minutes(zone, minutes.clone())?;
+        assert_eq!(self.disk.minutes(zone, minutes)?, kept, "the disk has what memory has");
+        Ok(kept)
     }
 }
 
@@ -374,4 +380,73 @@ fn flipped_bits_are_found_in_a_file_that_a_kill_left() {
     let kept = engine.journal_mut().memory.load().expect("in memory");
     let read = |name| fs::read(dir.path().join(name)).expect("reads");
     flipped(&kept, &read("weir.redb"), &read("weir.mark"), 2);
+}
+
+fn minute_row(minute: u32, weight: u64) -> OfferedMinute {
+    OfferedMinute { minute, counts: weight.to_be_bytes().to_vec(), part: b"part".to_vec() }
+}
+
+/// What was counted is there after a restart, also what a process was killed before it offered: the totals go on.
+#[test]
+fn totals_and_minutes_go_on_after_a_restart() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (id, now) = (zone("Z"), Now { ms: 2_000_000_000_000, unix_ms: 0 });
+    let mut engine = both(dir.path(), MemoryJournal::default());
+    engine
+        .put_zone(&id, Policy { admit_per_minute: 3, sub_windows: 1, ..policy(Mode::Auto) }, 1, now)
+        .expect("put");
+    engine.join(&id, 5, now).expect("joins");
+    engine.keep_minutes(&id, 1, &[minute_row(33_333_333, 5)], now).expect("kept");
+    let offered = engine.minutes(&id, 33_333_333..33_333_335, now).expect("read");
+    assert_eq!(offered.len(), 1, "also before it is committed");
+    engine.commit(now).expect("kept");
+    let tally = engine.beat(&id, &[], 0, now).expect("beats").tally;
+    assert_eq!((tally.joined, tally.entered, tally.slots_used), (5, 3, 0));
+    let memory = engine.journal().memory.clone();
+    drop(engine);
+
+    let mut engine = both(dir.path(), memory);
+    let view = engine.put_zone(&id, policy(Mode::Hold), 1, now).expect("put");
+    assert_eq!((view.tally.joined, view.tally.entered, view.tally.waiting), (5, 3, 2));
+    assert_eq!(engine.minutes(&id, 33_333_333..33_333_335, now).expect("read"), offered);
+    drop(engine);
+
+    // A journal of an older version has neither table.
+    let db = redb::Database::open(dir.path().join("weir.redb")).expect("opens");
+    let write = db.begin_write().expect("begins");
+    let totals = redb::TableDefinition::<&str, (u64, u64, u64, u64)>::new("totals");
+    let minutes = redb::TableDefinition::<(u32, &str), &[u8]>::new("minutes");
+    assert!(write.delete_table(totals).expect("deletes") && write.delete_table(minutes).expect("deletes"));
+    write.commit().expect("commits");
+    drop(db);
+    let mut engine =
+        Engine::new(DiskJournal::open(dir.path()).expect("opens")).expect("reads it all the same");
+    let view = engine.put_zone(&id, policy(Mode::Hold), 1, now).expect("put");
+    assert_eq!((view.tally.joined, view.tally.entered, view.tally.waiting), (0, 0, 2));
+    assert_eq!(engine.minutes(&id, 33_333_333..33_333_335, now).expect("read"), []);
+    engine.keep_minutes(&id, 1, &[minute_row(33_333_333, 5)], now).expect("kept");
+    engine.commit(now).expect("kept");
+    assert_eq!(engine.minutes(&id, 33_333_333..33_333_335, now).expect("read"), offered);
+}
+
+/// Minutes go after 400 days, some with each commit. A clock that was wrong for a moment costs few of them.
+#[test]
+fn old_minutes_go() {
+    const MINUTES: u32 = 300;
+    let dir = tempfile::tempdir().expect("a directory");
+    let (id, now) = (zone("Z"), Now { ms: 2_000_000_000_000, unix_ms: 0 });
+    let mut engine = both(dir.path(), MemoryJournal::default());
+    let mut keep = |minute: u32| {
+        engine.keep_minutes(&id, 1, &[minute_row(minute, 1)], now).expect("kept");
+        engine.commit(now).expect("kept");
+        engine.minutes(&id, 0..MINUTES, now).expect("read").len()
+    };
+    for minute in 0..MINUTES {
+        keep(minute);
+    }
+    let days = 400 * 1_440;
+    assert_eq!(keep(days), MINUTES as usize, "the oldest one is 400 days old");
+    assert_eq!(keep(days + 1), MINUTES as usize - 1);
+    assert_eq!(keep(9 * days), MINUTES as usize - 1 - 64, "a wrong clock");
+    assert_eq!(keep(days + 2), MINUTES as usize - 1 - 64);
 }

@@ -43,6 +43,14 @@ impl Journal for Faulty {
         }
         if self.fails == Fails::No { Ok(()) } else { Err(broken()) }
     }
+
+    fn minutes(
+        &mut self,
+        zone: &ZoneId,
+        minutes: std::ops::Range<u32>,
+    ) -> Result<Vec<(u32, Vec<u8>)>, JournalError> {
+        if self.fails == Fails::All { Err(broken()) } else { self.inner.minutes(zone, minutes) }
+    }
 }
 
 fn engine(inner: MemoryJournal) -> Engine<Faulty> {
@@ -207,7 +215,14 @@ fn pinned(id: &ZoneId, numbers: u64) -> MemoryJournal {
         last[usize::try_from(ticket / 64).expect("small")] |= 1 << (ticket % 64);
     }
     pages.push((numbers / PAGE_TICKETS as u64, Arc::new(last)));
-    let header = Header { epoch: 7, next: numbers, base_page: 0, inside: None, drawn: Default::default() };
+    let header = Header {
+        epoch: 7,
+        next: numbers,
+        base_page: 0,
+        inside: None,
+        drawn: Default::default(),
+        totals: Default::default(),
+    };
     let line =
         Delta { header, pages, dropped: 0..0, entered: Vec::new(), bound: Vec::new(), forgotten: Vec::new() };
     let mut journal = MemoryJournal::default();
@@ -238,7 +253,14 @@ fn a_line_never_spans_more_numbers_than_can_be_read_again() {
 
 /// Adds a state to a journal that is not the state of any zone: its line ends before its page.
 fn spoil(journal: &mut MemoryJournal, id: &ZoneId) {
-    let header = Header { epoch: 7, next: 1, base_page: 0, inside: None, drawn: Default::default() };
+    let header = Header {
+        epoch: 7,
+        next: 1,
+        base_page: 0,
+        inside: None,
+        drawn: Default::default(),
+        totals: Default::default(),
+    };
     let pages = vec![(9, Arc::new([0; PAGE_WORDS]))];
     let line =
         Delta { header, pages, dropped: 0..0, entered: Vec::new(), bound: Vec::new(), forgotten: Vec::new() };

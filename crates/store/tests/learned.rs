@@ -163,6 +163,14 @@ fn an_idle_zone_writes_nothing() {
             self.1 += batch.learned.len();
             self.0.commit(batch)
         }
+
+        fn minutes(
+            &mut self,
+            zone: &ZoneId,
+            minutes: std::ops::Range<u32>,
+        ) -> Result<Vec<(u32, Vec<u8>)>, store::JournalError> {
+            self.0.minutes(zone, minutes)
+        }
     }
     let mut now_ms = 1_000_000;
     let mut engine = Engine::new(Counted(MemoryJournal::default(), 0)).expect("reads");

@@ -2,7 +2,7 @@
 
 use store::redis::{client::Script, scripts};
 
-fn all() -> [&'static Script; 18] {
+fn all() -> [&'static Script; 19] {
     [
         &scripts::JOIN,
         &scripts::ENTER,
@@ -20,6 +20,7 @@ fn all() -> [&'static Script; 18] {
         &scripts::DEFINE,
         &scripts::LEARNED,
         &scripts::DRAW,
+        &scripts::MINUTES,
         &scripts::SERVERS,
         &scripts::STOCK,
     ]
@@ -28,7 +29,7 @@ fn all() -> [&'static Script; 18] {
 
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
-const PINNED: [(&str, &str); 18] = [
+const PINNED: [(&str, &str); 19] = [
     ("join", "286cdf7ce776cdc42f2c0389393668844c14f9d8"),
     ("enter", "ac1ee2d391faad3f592d5e39585b8b1f2eb1cb22"),
     ("beat", "179715b9f4451e0b8a62cfcd320eb834d9968094"),
@@ -45,6 +46,7 @@ const PINNED: [(&str, &str); 18] = [
     ("define", "1ad4d1105e5324b4f2e49208ec60d4cb0bad16d5"),
     ("learned", "5356420f63b92d77a7fb0e87103999ee3dd191bc"),
     ("draw", "7928eb684e7e5a26d0c0727a706ce11561b794c8"),
+    ("minutes", "958555dfff9a4110f6cf2c86ec1396f3b5437a7e"),
     ("servers", "9972a20b89a7ccccd71bea10ccc5f56a6b6bdd1d"),
     ("stock", "129e82f52c6e8faafbeea4f968ccb4e28aebbf8a"),
 ];

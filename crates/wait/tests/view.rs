@@ -63,8 +63,14 @@ fn a_view_ranks_those_who_wait_and_asks_for_the_front() {
 #[test]
 fn a_ticket_of_an_earlier_epoch_has_the_rank_that_its_number_gives() {
     let base = 64 * PAGE_TICKETS as u64;
-    let header =
-        Header { epoch: EPOCH, next: base + 6, base_page: 64, inside: None, drawn: Default::default() };
+    let header = Header {
+        epoch: EPOCH,
+        next: base + 6,
+        base_page: 64,
+        inside: None,
+        drawn: Default::default(),
+        totals: Default::default(),
+    };
     let mut gone = Box::new([0; PAGE_WORDS]);
     gone[0] = 1 << 2;
     let image = Image { header, pages: vec![(64, gone)], entries: vec![], bound: vec![] };

@@ -11,7 +11,7 @@ use std::{cmp::Reverse, sync::Arc};
 
 use super::{Entry, MOST_NUMBERS, Zone};
 use crate::{
-    Drawn, Now, PAGE_TICKETS, PAGE_WORDS, Policy, Window, Words,
+    Drawn, Now, PAGE_TICKETS, PAGE_WORDS, Policy, Tally, Window, Words,
     segment::{PAGES, SEGMENT, SEGMENT_TICKETS, Segment},
 };
 
@@ -28,6 +28,21 @@ pub struct Header {
     pub inside: Option<u64>,
     /// By which draw the line was dealt last.
     pub drawn: Drawn,
+    /// What has happened in the zone so far.
+    pub totals: Totals,
+}
+
+/// The totals of a zone that only grow. They change only with a ticket, so they are durable without a write more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Issued tickets.
+    pub joined: u64,
+    /// Entries.
+    pub entered: u64,
+    /// Evictions, and places that were left.
+    pub evicted: u64,
+    /// Entries from the line.
+    pub slots_used: u64,
 }
 
 /// The changes that must be durable before the replies are sent.
@@ -91,7 +106,10 @@ impl Zone {
         // Who they are is not kept: they show themselves.
         let counts = self.policy.max_active > 0;
         let inside = self.inside.known(self.now_ms).filter(|_| counts);
-        let header = Header { epoch: self.epoch, next: self.next, base_page, inside, drawn: self.drawn };
+        let Tally { joined, entered, evicted, slots_used, .. } = self.tally;
+        let totals = Totals { joined, entered, evicted, slots_used };
+        let header =
+            Header { epoch: self.epoch, next: self.next, base_page, inside, drawn: self.drawn, totals };
         let mut pages = Vec::new();
         for (segment, first_page) in self.segments.iter_mut().zip((base_page..).step_by(PAGES)) {
             for ((page, dirty), index) in segment.gone.iter().zip(&mut segment.dirty).zip(first_page..) {
@@ -199,6 +217,8 @@ impl Zone {
             None => zone.inside.begin(&policy, now.ms),
         }
         zone.drawn = header.drawn;
+        let Totals { joined, entered, evicted, slots_used } = header.totals;
+        zone.tally = Tally { joined, entered, evicted, slots_used, ..zone.tally };
         zone.unsaved.header = Some(header);
         Ok(zone)
     }

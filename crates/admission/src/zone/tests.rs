@@ -365,7 +365,14 @@ fn after_a_long_pause_every_holder_has_the_whole_idle_time() {
 #[test]
 fn a_line_saved_from_the_middle_of_a_segment_starts_with_that_segment() {
     let next = 11 * PAGE_TICKETS as u64 + 5;
-    let header = Header { epoch: EPOCH, next, base_page: 11, inside: None, drawn: Default::default() };
+    let header = Header {
+        epoch: EPOCH,
+        next,
+        base_page: 11,
+        inside: None,
+        drawn: Default::default(),
+        totals: Default::default(),
+    };
     let image = Image { header, pages: vec![], entries: vec![], bound: vec![] };
     let mut zone = Zone::restore(policy(1), image.clone(), at(0)).expect("consistent");
     let before: Vec<_> = zone.dump().tickets.iter().map(|ticket| ticket.seq).collect();
@@ -382,7 +389,14 @@ fn segments_in_which_nobody_waits_are_freed_behind_somebody_who_does() {
     let held = Policy { mode: Mode::Hold, idle_timeout_s: 10, ..policy(10) };
     let mut zone = Zone::new(held, EPOCH, at(0));
     let mut saved = Image {
-        header: Header { epoch: EPOCH, next: 0, base_page: 0, inside: None, drawn: Default::default() },
+        header: Header {
+            epoch: EPOCH,
+            next: 0,
+            base_page: 0,
+            inside: None,
+            drawn: Default::default(),
+            totals: Default::default(),
+        },
         pages: vec![],
         entries: vec![],
         bound: vec![],
@@ -479,6 +493,7 @@ fn ticket_numbers_may_exceed_a_million_millions() {
         base_page,
         inside: None,
         drawn: Default::default(),
+        totals: Default::default(),
     };
     let mut gone = Box::new([0; crate::PAGE_WORDS]);
     (gone[0], gone[1]) = (u64::MAX, (1 << 36) - 1);
@@ -493,7 +508,14 @@ fn ticket_numbers_may_exceed_a_million_millions() {
 #[test]
 fn damaged_images_are_refused() {
     let image = |next, base_page, entries| Image {
-        header: Header { epoch: EPOCH, next, base_page, inside: None, drawn: Default::default() },
+        header: Header {
+            epoch: EPOCH,
+            next,
+            base_page,
+            inside: None,
+            drawn: Default::default(),
+            totals: Default::default(),
+        },
         pages: vec![(base_page, Box::new([1; crate::PAGE_WORDS]))],
         entries,
         bound: vec![],

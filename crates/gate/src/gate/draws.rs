@@ -97,7 +97,8 @@ impl<S: Store> Gate<S> {
         later.iter().rev().fold(seq, |seq, later| later.origin(seq).unwrap_or(seq))
     }
 
-    fn served(&self, zone: &ZoneId) -> Result<Arc<Room<S::Line>>, StoreError> {
+    /// The room of a zone that is served.
+    pub(super) fn served(&self, zone: &ZoneId) -> Result<Arc<Room<S::Line>>, StoreError> {
         self.rooms.load().get(zone).cloned().ok_or(StoreError::UnknownZone)
     }
 }

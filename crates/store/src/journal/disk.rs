@@ -18,19 +18,21 @@ use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fs::{self, DirBuilder, File, OpenOptions},
     io,
+    ops::Range,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
 };
 
-use admission::{Delta, Drawn, Entry, Header, Image, PAGE_WORDS, Words, ZoneId};
+use admission::{Delta, Drawn, Entry, Header, Image, PAGE_WORDS, Totals, Words, ZoneId};
 use redb::{
     Builder, Database, Durability, Key, ReadOnlyTable, ReadTransaction, ReadableDatabase as _,
-    ReadableTable as _, TableDefinition, TableError, TableHandle as _, WriteTransaction,
+    ReadableTable as _, ReadableTableMetadata as _, TableDefinition, TableError, TableHandle as _,
+    WriteTransaction,
 };
 
 use self::{mark::Mark, record::Record};
-use super::{Batch, DrawKey, Journal, JournalError, Loaded};
+use super::{Batch, DrawKey, Journal, JournalError, Loaded, MINUTES_MAX, MINUTES_SWEPT, swept_before};
 use crate::{Clock, clock};
 
 const PAGE_BYTES: usize = PAGE_WORDS * 8;
@@ -62,6 +64,14 @@ const DRAWN: TableDefinition<'_, &str, (u32, u64, u64)> = TableDefinition::new("
 
 /// Zone name, draw -> its record. Older journals have no such table. The digest does not cover it: a record is signed.
 const DRAWS: TableDefinition<'_, (&str, u32), &[u8]> = TableDefinition::new("draws");
+
+/// Zone name -> its totals: joined, entered, evicted, entries from the line. Older journals have no such table, and older versions do not
+/// read it. The digest does not cover it: no decision depends on a total.
+const TOTALS: TableDefinition<'_, &str, (u64, u64, u64, u64)> = TableDefinition::new("totals");
+
+/// Minute, zone name -> what servers counted. Older journals have no such table, and older versions do not read it. The digest does not
+/// cover it: a row that can't be read costs that minute's statistics.
+const MINUTES: TableDefinition<'_, (u32, &str), &[u8]> = TableDefinition::new("minutes");
 
 /// The size of redb's cache, in bytes. A journal has few hot pages.
 const CACHE: usize = 32 << 20;
@@ -163,6 +173,7 @@ impl DiskJournal {
         let learned = read_learned(&db)?;
         let counting = read_inside(&db, &mut images)?;
         let draws = read_draws(&db)?;
+        read_totals(&db, &mut images)?;
         let clock = *self.clock.get_or_insert_with(|| Clock::resume(record.clock, record.last_ms));
         let last_ms = record.last_ms;
         self.open = Some(Open { db, record: Record { clock, ..record }, numbers, counting });
@@ -203,6 +214,13 @@ impl Journal for DiskJournal {
         open.commit(batch).map_err(|fault| refusal(&self.file, "write", fault))?;
         self.mark.promise(open.record.commits)
     }
+
+    fn minutes(&mut self, zone: &ZoneId, minutes: Range<u32>) -> Result<Vec<(u32, Vec<u8>)>, JournalError> {
+        let Some(open) = &self.open else {
+            return Err(io_error(&self.file, "read")(io::Error::other("it is not open")));
+        };
+        read_minutes(&open.db, zone, minutes).map_err(|fault| refusal(&self.file, "read", fault))
+    }
 }
 
 impl Open {
@@ -219,12 +237,17 @@ impl Open {
             } else if self.counting.remove(id) {
                 write.open_table(INSIDE)?.remove(id.as_str())?;
             }
+            let Totals { joined, entered, evicted, slots_used } = changes.header.totals;
+            write.open_table(TOTALS)?.insert(id.as_str(), (joined, entered, evicted, slots_used))?;
         }
         for (id, learned) in &batch.learned {
             write.open_table(LEARNED)?.insert(id.as_str(), learned.as_slice())?;
         }
         for ((id, draw), record) in &batch.draws {
             write.open_table(DRAWS)?.insert((id.as_str(), *draw), record.as_slice())?;
+        }
+        if !batch.minutes.is_empty() {
+            write_minutes(&write, batch)?;
         }
         self.record.commits += 1;
         self.record.last_ms = batch.at_ms;
@@ -236,7 +259,7 @@ impl Open {
 /// Writes the changes of one zone. Returns how they change the digest of all rows.
 fn write_zone(write: &WriteTransaction, id: &ZoneId, number: u32, changes: &Delta) -> Result<u128, Fault> {
     let mut digest = 0;
-    let Header { epoch, next, base_page, inside: _, drawn } = changes.header;
+    let Header { epoch, next, base_page, inside: _, drawn, totals: _ } = changes.header;
     let row = (number, epoch, next, base_page);
     digest ^= zone_digest(id.as_str(), row);
     if let Some(old) = write.open_table(ZONES)?.insert(id.as_str(), row)? {
@@ -301,6 +324,23 @@ fn write_bound(write: &WriteTransaction, number: u32, changes: &Delta) -> Result
     Ok(())
 }
 
+/// Writes minutes, and lets some go that are too old or too many.
+fn write_minutes(write: &WriteTransaction, batch: &Batch) -> Result<(), Fault> {
+    let mut table = write.open_table(MINUTES)?;
+    for ((minute, id), row) in &batch.minutes {
+        table.insert((*minute, id.as_str()), row.as_slice())?;
+    }
+    for _ in 0..MINUTES_SWEPT {
+        let too_many = table.len()? > MINUTES_MAX;
+        let oldest = table.first()?.map(|(key, _)| key.value().0);
+        if !too_many && oldest.is_none_or(|minute| minute >= swept_before(batch)) {
+            break;
+        }
+        table.pop_first()?;
+    }
+    Ok(())
+}
+
 type Read = (Record, HashMap<ZoneId, u32>, BTreeMap<ZoneId, Image>);
 
 /// Reads the whole database, and checks that its rows are those that were written. Whether they are the state of a zone is
@@ -319,7 +359,8 @@ fn read(db: &Database) -> Result<Read, Fault> {
         let (number, epoch, next, base_page) = row.value();
         digest ^= zone_digest(name.value(), row.value());
         let id = ZoneId::parse(name.value()).map_err(|fault| Fault::Wrong(fault.to_string()))?;
-        let header = Header { epoch, next, base_page, inside: None, drawn: Drawn::default() };
+        let (drawn, totals) = (Drawn::default(), Totals::default());
+        let header = Header { epoch, next, base_page, inside: None, drawn, totals };
         numbers.insert(id.clone(), number);
         images.insert(
             number,
@@ -422,6 +463,31 @@ fn read_inside(db: &Database, images: &mut BTreeMap<ZoneId, Image>) -> Result<Ha
         }
     }
     Ok(counting)
+}
+
+/// The totals of the zones, which go on.
+fn read_totals(db: &Database, images: &mut BTreeMap<ZoneId, Image>) -> Result<(), Fault> {
+    let Some(table) = newer_table(&db.begin_read()?, TOTALS)? else { return Ok(()) };
+    for row in table.iter()? {
+        let (name, row) = row?;
+        let (joined, entered, evicted, slots_used) = row.value();
+        if let Some(image) = ZoneId::parse(name.value()).ok().and_then(|id| images.get_mut(&id)) {
+            image.header.totals = Totals { joined, entered, evicted, slots_used };
+        }
+    }
+    Ok(())
+}
+
+/// What is kept of some minutes of a zone.
+fn read_minutes(db: &Database, zone: &ZoneId, minutes: Range<u32>) -> Result<Vec<(u32, Vec<u8>)>, Fault> {
+    let Some(table) = newer_table(&db.begin_read()?, MINUTES)? else { return Ok(Vec::new()) };
+    let mut rows = Vec::new();
+    for minute in minutes {
+        if let Some(row) = table.get((minute, zone.as_str()))? {
+            rows.push((minute, row.value().to_vec()));
+        }
+    }
+    Ok(rows)
 }
 
 fn zone_digest(name: &str, (number, epoch, next, base): (u32, u32, u64, u64)) -> u128 {

@@ -2,11 +2,13 @@
 //!
 //! Invariant: it does what each journal must do, in the simplest way.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use admission::{Delta, Entry, Header, Image, Words, ZoneId};
 
-use super::{Batch, DrawKey, Journal, JournalError, Loaded};
+use super::{
+    Batch, DrawKey, Journal, JournalError, Loaded, MINUTES_MAX, MINUTES_SWEPT, MinuteKey, swept_before,
+};
 
 /// Stores zones in memory.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +17,7 @@ pub struct MemoryJournal {
     zones: BTreeMap<ZoneId, Kept>,
     learned: BTreeMap<ZoneId, Vec<u8>>,
     draws: BTreeMap<DrawKey, Vec<u8>>,
+    minutes: BTreeMap<MinuteKey, Vec<u8>>,
 }
 
 #[derive(Clone, Debug)]
@@ -67,6 +70,20 @@ impl Journal for MemoryJournal {
         }
         self.learned.extend(batch.learned.iter().cloned());
         self.draws.extend(batch.draws.iter().cloned());
+        self.minutes.extend(batch.minutes.iter().cloned());
+        for _ in 0..MINUTES_SWEPT {
+            let too_many = self.minutes.len() as u64 > MINUTES_MAX;
+            let is_old = |((minute, _), _): (&MinuteKey, _)| *minute < swept_before(batch);
+            if !too_many && !self.minutes.first_key_value().is_some_and(is_old) {
+                break;
+            }
+            self.minutes.pop_first();
+        }
         Ok(())
+    }
+
+    fn minutes(&mut self, zone: &ZoneId, minutes: Range<u32>) -> Result<Vec<(u32, Vec<u8>)>, JournalError> {
+        let kept = |minute| Some((minute, self.minutes.get(&(minute, zone.clone()))?.clone()));
+        Ok(minutes.filter_map(kept).collect())
     }
 }

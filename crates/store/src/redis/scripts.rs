@@ -83,6 +83,10 @@ script!(
     DRAW, "draw", "draw.lua"
 );
 script!(
+    /// Keeps what servers counted by minute, or reads it.
+    MINUTES, "minutes", "minutes.lua"
+);
+script!(
     /// Registers a server, and lists all.
     SERVERS, "servers", "servers.lua"
 );

@@ -39,7 +39,7 @@ proptest! {
         let first = base_page * PAGE_TICKETS as u64;
         let header_next = if start == 0 { 0 } else { first + seed_base };
         let mut saved = Image {
-            header: Header { epoch: EPOCH, next: header_next, base_page, inside: None, drawn: Default::default() },
+            header: Header { epoch: EPOCH, next: header_next, base_page, inside: None, drawn: Default::default(), totals: Default::default() },
             pages: Vec::new(),
             entries: Vec::new(),
             bound: Vec::new(),
