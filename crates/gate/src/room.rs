@@ -49,8 +49,8 @@ use std::sync::{
 };
 
 use admission::{
-    BadSeal, Definition, Lots, Mode, Notice, Policy, Sealer, Seals, Ticket, VISIT_LEN, Visit, VisitSealer,
-    ZoneId,
+    BadSeal, Definition, Lots, Mode, Notice, Policy, Sealer, Seals, Tally, Ticket, VISIT_LEN, Visit,
+    VisitSealer, ZoneId,
 };
 use arc_swap::ArcSwap;
 use events::{Bus, LimitedCall, NoticeChanged, StoreCall};
@@ -257,6 +257,7 @@ impl<L: Line> Room<L> {
                 end,
                 causes: Causes::default(),
                 taken_at: now,
+                first: Tally::default(),
             }),
             forecast,
             lots: ArcSwap::default(),

@@ -21,7 +21,8 @@ use std::{
 
 use ::draw::{Announced, Fallback, QUICKNET, Randomness, Receipt, Signer, Statement, Terms, VerifierKey};
 use admission::{Census, Dealt, DrawFallback, Event, Lots, ZoneId};
-use gate::{AnyStore, Gate, ZoneDraw};
+use gate::{AnyStore, Gate, ZoneDraw, definitions::EventJson};
+use serde_json::{Value, json};
 use store::StoreError;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -166,6 +167,29 @@ impl Draws {
     #[must_use]
     pub fn event(&self, zone: &str, event: &str) -> Option<Event> {
         self.gate.definition(zone)?.schedule.get(event).filter(|event| event.draw.is_some()).cloned()
+    }
+
+    /// What is published of a draw before its record: what it will be decided by, and, once the list is frozen, the signed checkpoint.
+    #[must_use]
+    pub fn announcement(&self, zone: &ZoneId, event: &Event) -> Value {
+        let kept = self.kept(zone, event);
+        let stage = match &kept {
+            None => "announced",
+            Some(kept) if kept.randomness().is_none() => "frozen",
+            Some(_) => "drawn",
+        };
+        let written = EventJson::from(event);
+        json!({
+            "zone": zone.as_str(),
+            "event": event.id.as_str(),
+            "stage": stage,
+            "begins": event.begins.unix_s(),
+            "opens": event.opens_s(),
+            "randomness": written.randomness,
+            "fallback": written.fallback,
+            "key": kept.as_ref().map_or_else(|| self.key().to_string(), |kept| kept.key().to_string()),
+            "checkpoint": kept.as_ref().map(|kept| kept.note()),
+        })
     }
 
     /// The receipt of a ticket; `None` if the draw has not taken place, or the ticket was not given out before the freeze.

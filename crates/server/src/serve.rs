@@ -22,7 +22,7 @@ use audit::Audit;
 use edge::{Edge, PerClient, Protocol};
 use events::{Bus, Reloaded};
 use gate::{AnyStore, Gate};
-use tokio::{net::TcpListener, runtime, sync::watch};
+use tokio::{net::TcpListener, runtime, sync::watch, time::timeout};
 use tower::service_fn;
 
 use crate::{
@@ -61,6 +61,9 @@ const ADMIN_DRAIN: Duration = Duration::from_secs(1);
 /// The stack of a thread. Address space only, which costs nothing: without optimisation, a lane that calls Redis takes more than the usual
 /// 2 MiB.
 pub const STACK_BYTES: usize = 8 << 20;
+
+/// How long the stores may take to keep the statistics of the last minute.
+const LAST_MINUTES: Duration = Duration::from_secs(1);
 
 /// How long threads may take to end after the server has stopped.
 const END_OF_THREADS: Duration = Duration::from_secs(1);
@@ -209,6 +212,9 @@ async fn serve(
         "stopping: requests under way are finished first"
     );
     let ended = shut_down(&public, &admin.servers, serving_public, serving_admin, &mut signals.stop).await;
+    if timeout(LAST_MINUTES, admin.stats.finish(&admin.gate)).await.is_err() {
+        tracing::warn!("the store did not take the statistics of the last minute in time");
+    }
     drop(tasks);
     ended
 }

@@ -1,28 +1,39 @@
 //! Statistics of the last hours for operators: each zone's line by minute, and the waits of the people that this server
 //! admitted.
 //!
-//! Totals are read from the gate once a second; waits come from the bus. Invariants: a served zone has at most [`MINUTES`]
-//! minutes, another zone has none. A total that decreased belongs to a store that started again, and counts from 0. Entries
-//! before this server first saw a zone are in no minute.
+//! Totals are read from the gate once a second; waits come from the bus. The store keeps the minutes for 400 days, and a server that starts
+//! reads the last hours back (`keeper`).
+//!
+//! Invariants: a served zone has at most [`MINUTES`] minutes, another zone has none. A total that decreased belongs to a store that started
+//! again, and counts from 0. What happened before a server first saw a zone is in no minute, unless the store kept totals of before.
 
+mod keeper;
 mod last_hour;
+mod minute_waits;
 mod minutes;
+mod record;
 mod waits;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
+    hash::{BuildHasher as _, RandomState},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use admission::{Stock, Tally, Totals, ZoneId};
 use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription, Tallied, Zone};
 use gate::{Gate, ZoneTotals};
-use store::Store;
+use store::{Store, StoreError, minutes::READ_MAX};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use crate::{clock::unix_ms, told_waits::ToldWaits};
+use crate::{clock::unix_ms, stock::Stocks, told_waits::ToldWaits};
 
+use keeper::Unsent;
+pub use minute_waits::MinuteWaits;
 pub use minutes::{LastMinute, Minute};
+use record::Counted;
+pub use record::Left;
 pub use waits::{Ratio, Waits};
 
 /// The most minutes that are kept for a zone: six hours.
@@ -39,10 +50,21 @@ const KINDS: Kinds = Kinds::of(&[Kind::Entered]);
 /// The statistics of all served zones.
 pub struct Stats {
     zones: Mutex<HashMap<Zone, OfZone>>,
+    /// Tells what this process offers to the stores from what others offer.
+    server: u64,
 }
 
 struct OfZone {
+    /// Its name, once its totals are known.
+    id: Option<ZoneId>,
+    /// The totals of the first view that this server had of it.
+    first: Totals,
     minutes: minutes::Minutes,
+    /// The entries of the current minute.
+    of_minute: Option<minute_waits::OfMinute>,
+    /// What is left now, and what was left at the end of the minute before.
+    left: [Left; 2],
+    unsent: Unsent,
     here: waits::Here,
     last_hour: last_hour::LastHour,
 }
@@ -60,11 +82,22 @@ pub struct Here {
     pub last_hour: ToldWaits,
 }
 
+/// A minute of a zone, with what all its servers know of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PastMinute {
+    /// What happened.
+    pub minute: Minute,
+    /// The waits of those who entered.
+    pub waits: MinuteWaits,
+    /// What was left at its end; empty if nobody was told.
+    pub left: Left,
+}
+
 impl Stats {
     /// Statistics without zones.
     #[must_use]
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { zones: Mutex::default() })
+        Arc::new(Self { zones: Mutex::default(), server: RandomState::new().hash_one(0) })
     }
 
     /// Subscribes to the events for [`Stats::follow`]. Call it before any event is published.
@@ -76,7 +109,12 @@ impl Stats {
     }
 
     /// Follows the gate and the bus until the bus ends.
-    pub async fn follow<S: Store>(self: Arc<Self>, mut subscription: Subscription, gate: Arc<Gate<S>>) {
+    pub async fn follow<S: Store>(
+        self: Arc<Self>,
+        mut subscription: Subscription,
+        gate: Arc<Gate<S>>,
+        stocks: Arc<Stocks>,
+    ) {
         let read_totals = async {
             let mut steps = interval(EVERY);
             steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -84,7 +122,9 @@ impl Stats {
             loop {
                 steps.tick().await;
                 let totals = gate.totals();
-                self.take_totals(&totals, unix_ms());
+                self.take_totals(&totals, unix_ms(), |zone| {
+                    stocks.load().get(zone).map(|known| left_of(&known.stock))
+                });
                 if !is_told && !totals.is_empty() && totals.iter().all(|shown| shown.known) {
                     is_told = true;
                     say_who_waits(&totals);
@@ -103,17 +143,18 @@ impl Stats {
         tokio::select! {
             () = read_totals => {}
             () = read_events => {}
+            () = self.keep(&gate) => {}
         }
     }
 
-    /// Takes in the totals of the served zones at `unix_ms`.
-    fn take_totals(&self, served: &[ZoneTotals], unix_ms: u64) {
+    /// Takes in the totals of the served zones at `unix_ms`, and what is left in them.
+    fn take_totals(&self, served: &[ZoneTotals], unix_ms: u64, left: impl Fn(&ZoneId) -> Option<Left>) {
         let mut zones = self.zones();
         let still: HashSet<Zone> = served.iter().map(|shown| shown.tallied.zone).collect();
         zones.retain(|zone, _| still.contains(zone));
         for shown in served.iter().filter(|shown| shown.known) {
             let of_zone = zones.entry(shown.tallied.zone).or_insert_with(|| OfZone::new(unix_ms));
-            of_zone.minutes.take(&shown.tallied, unix_ms / 1_000, (shown.store_ms, shown.at));
+            of_zone.take(shown, unix_ms / 1_000, &left);
         }
     }
 
@@ -124,6 +165,7 @@ impl Stats {
                 let of_zone = zones.entry(entered.zone).or_insert_with(|| OfZone::new(unix_ms()));
                 of_zone.here.note(entered.waited_ms, entered.told_s);
                 of_zone.last_hour.note(entered, now);
+                of_zone.of_minute.get_or_insert_with(minute_waits::OfMinute::new).note(entered);
             }
         }
     }
@@ -132,6 +174,50 @@ impl Stats {
     #[must_use]
     pub fn minutes(&self, zone: Zone, count: usize) -> Vec<Minute> {
         self.zones().get(&zone).map_or_else(Vec::new, |of_zone| of_zone.minutes.last(count))
+    }
+
+    /// The minutes of a zone from minute `from` on and before `to` (minutes since 1970), as its store keeps them, and those that this
+    /// server has not offered yet. The oldest first.
+    ///
+    /// # Errors
+    /// The store does not answer, or the zone is not served.
+    pub async fn kept<S: Store>(
+        &self,
+        gate: &Gate<S>,
+        (id, zone): (&ZoneId, Zone),
+        (from, to): (u32, u32),
+    ) -> Result<Vec<PastMinute>, StoreError> {
+        let mut all: BTreeMap<u64, (Counted, Vec<(u64, MinuteWaits)>)> = BTreeMap::new();
+        // What happened in the first minute is told by the one before it.
+        let mut at = from.saturating_sub(1);
+        while at < to {
+            let end = to.min(at.saturating_add(READ_MAX));
+            let kept = gate.minutes(id, at, end).await?;
+            all.extend(kept.iter().filter_map(record::read).map(|kept| (kept.0.minute.at_s, kept)));
+            at = end;
+        }
+        if let Some(of_zone) = self.zones().get(&zone) {
+            let current = of_zone.current().filter(|_| of_zone.unsent.is_read_back());
+            for (counted, waits) in of_zone.unsent.known().cloned().chain(current) {
+                let (known, parts) =
+                    all.entry(counted.minute.at_s).or_insert_with(|| (counted.clone(), Vec::new()));
+                if counted.is_later_than(known) {
+                    *known = counted;
+                }
+                parts.retain(|(server, _)| *server != self.server);
+                parts.push((self.server, waits));
+            }
+        }
+        let (mut minutes, mut before) = (Vec::with_capacity(all.len()), None);
+        for (at_s, (counted, parts)) in &all {
+            let minute = counted.since(before);
+            before = Some(counted);
+            if (u64::from(from)..u64::from(to)).contains(&(at_s / 60)) {
+                let waits = parts.iter().fold(MinuteWaits::default(), |sum, (_, waits)| sum.with(waits));
+                minutes.push(PastMinute { minute, waits, left: counted.left.clone() });
+            }
+        }
+        Ok(minutes)
     }
 
     /// The entries of a zone in the last 60 s.
@@ -171,21 +257,61 @@ fn say_who_waits(totals: &[ZoneTotals]) {
 impl OfZone {
     fn new(unix_ms: u64) -> Self {
         Self {
+            id: None,
+            first: Totals::default(),
+            of_minute: None,
+            left: [Left::new(), Left::new()],
+            unsent: Unsent::default(),
             minutes: minutes::Minutes::default(),
             here: waits::Here::new(unix_ms),
             last_hour: last_hour::LastHour::new(Instant::now()),
         }
     }
+
+    /// Takes in the totals and what is left now. If a minute is over in which anything happened, it is to be offered.
+    fn take(&mut self, shown: &ZoneTotals, unix_s: u64, left: impl Fn(&ZoneId) -> Option<Left>) {
+        if self.id.is_none() {
+            let Tally { joined, entered, evicted, slots_used, .. } = shown.first;
+            (self.id, self.first) =
+                (Some(shown.zone.clone()), Totals { joined, entered, evicted, slots_used });
+        }
+        let at = (shown.store_ms, shown.at);
+        if let Some((minute, totals)) = self.minutes.take(&shown.tallied, &shown.first, unix_s, at) {
+            let [left, left_before] = &mut self.left;
+            let waits = self.of_minute.take().map(|of_minute| of_minute.read()).unwrap_or_default();
+            if minute.has_anything() || waits.people > 0 || left != left_before {
+                left_before.clone_from(left);
+                self.unsent.push(Counted { minute, totals, left: left.clone() }, waits);
+            }
+        }
+        self.left[0] = left(&shown.zone).unwrap_or_default();
+    }
+
+    /// The minute that is not over, if anything happened in it.
+    fn current(&self) -> Option<(Counted, MinuteWaits)> {
+        let (minute, totals) = self.minutes.current()?;
+        let waits = self.of_minute.as_ref().map(minute_waits::OfMinute::read).unwrap_or_default();
+        let [left, left_before] = &self.left;
+        let has_anything = minute.has_anything() || waits.people > 0 || left != left_before;
+        has_anything.then(|| (Counted { minute, totals, left: left.clone() }, waits))
+    }
+}
+
+/// How many pieces of each tier are left.
+fn left_of(stock: &Stock) -> Left {
+    stock.tiers().iter().map(|tier| (tier.id.clone(), tier.remaining)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use admission::ZoneId;
     use events::Entered;
 
     use super::*;
 
     fn shown(zone: Zone, entered: u64) -> ZoneTotals {
+        // What was before the first total is known to nobody.
+        let first = Tally { joined: entered + 5, entered, slots_used: entered, ..Tally::default() };
+        let id = ZoneId::parse("Z").expect("a name");
         let tallied = Tallied {
             zone,
             admit_per_minute: 60,
@@ -198,7 +324,16 @@ mod tests {
             slots_used: entered,
         };
         let (at, mode) = (Instant::now(), admission::Mode::Auto);
-        ZoneTotals { tallied, at, store_ms: 1_000 + entered, mode, known: true, occupancy: None }
+        ZoneTotals {
+            zone: id,
+            first,
+            tallied,
+            at,
+            store_ms: 1_000 + entered,
+            mode,
+            known: true,
+            occupancy: None,
+        }
     }
 
     #[test]
@@ -207,8 +342,8 @@ mod tests {
         let zone = |name| bus.zone(&ZoneId::parse(name).expect("a name"));
         let (a, b) = (zone("A"), zone("B"));
         let stats = Stats::new();
-        stats.take_totals(&[shown(a, 100), ZoneTotals { known: false, ..shown(b, 0) }], 60_000);
-        stats.take_totals(&[shown(a, 107), shown(b, 900)], 61_000);
+        stats.take_totals(&[shown(a, 100), ZoneTotals { known: false, ..shown(b, 0) }], 60_000, |_| None);
+        stats.take_totals(&[shown(a, 107), shown(b, 900)], 61_000, |_| None);
         stats.take_events(&[
             Entered { zone: a, waited_ms: 2_000, told_s: 1, told_low_s: 1, told_high_s: 2, at_ms: 0 }.into(),
             Entered { zone: a, waited_ms: 0, told_s: 0, told_low_s: 0, told_high_s: 0, at_ms: 0 }.into(),
@@ -225,7 +360,7 @@ mod tests {
         assert_eq!((here.waits.count, here.told.count), (2, 1));
         let last_hour = here.last_hour;
         assert_eq!((last_hour.people, last_hour.in_range, last_hour.too_short_ms), (1, 1, 1_000));
-        stats.take_totals(&[shown(b, 901)], 62_000);
+        stats.take_totals(&[shown(b, 901)], 62_000, |_| None);
         assert!(stats.minutes(a, MINUTES).is_empty() && stats.here(a).waits.count == 0, "not served");
         assert_eq!(stats.minutes(b, MINUTES)[0].entered, 1);
     }

@@ -25,22 +25,28 @@ pub struct ToldWaits {
 impl ToldWaits {
     /// Adds an entry.
     pub fn add(&mut self, entered: &Entered) {
+        *self = self.with(&Self::of(entered));
+    }
+
+    /// The sums over one entry. They are 0 if this person was told nothing.
+    #[must_use]
+    pub fn of(entered: &Entered) -> Self {
         let Entered { waited_ms, told_s, told_low_s, told_high_s, .. } = *entered;
         if told_high_s == 0 {
-            return;
+            return Self::default();
         }
         let [waited_ms, told_ms] = [u64::from(waited_ms), 1_000 * u64::from(told_s)];
         // The ends of a range are whole seconds, so a part of a second does not count.
         let is_in =
             u64::from(told_low_s) <= waited_ms.div_ceil(1_000) && waited_ms / 1_000 <= u64::from(told_high_s);
-        *self = self.with(&Self {
+        Self {
             people: 1,
             in_range: u64::from(is_in),
             waited_ms,
             too_short_ms: waited_ms.saturating_sub(told_ms),
             too_long_ms: told_ms.saturating_sub(waited_ms),
             range_ms: 1_000 * u64::from(told_high_s.saturating_sub(told_low_s)),
-        });
+        }
     }
 
     /// The sums over these people and over others.

@@ -46,7 +46,7 @@ const PINNED: [(&str, &str); 19] = [
     ("define", "1ad4d1105e5324b4f2e49208ec60d4cb0bad16d5"),
     ("learned", "5356420f63b92d77a7fb0e87103999ee3dd191bc"),
     ("draw", "7928eb684e7e5a26d0c0727a706ce11561b794c8"),
-    ("minutes", "958555dfff9a4110f6cf2c86ec1396f3b5437a7e"),
+    ("minutes", "969fd4cdcacfdcf51bf9eb4f3b6d87c5ea8efc86"),
     ("servers", "9972a20b89a7ccccd71bea10ccc5f56a6b6bdd1d"),
     ("stock", "129e82f52c6e8faafbeea4f968ccb4e28aebbf8a"),
 ];

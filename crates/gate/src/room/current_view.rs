@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Drawn, Mode, Occupancy, Policy, Snapshot, Tally, Window};
+use admission::{Drawn, Mode, Occupancy, Policy, Snapshot, Tally, Window, ZoneId};
 use events::{Evicted, ModeChanged, PolicyChanged, Tallied, ViewShown};
 use store::{Line, StoreError};
 use tokio::time::Instant;
@@ -30,10 +30,14 @@ const STALE_AFTER: Duration = Duration::from_secs(3);
 const PROMPT: Duration = Duration::from_millis(250);
 
 /// A zone's totals, as its store last reported them.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ZoneTotals {
+    /// The zone.
+    pub zone: ZoneId,
     /// The totals; all 0 where no store has reported them yet.
     pub tallied: Tallied,
+    /// Those of the first view that this server had of the zone: what is more was counted since.
+    pub first: Tally,
     /// When they were reported.
     pub at: Instant,
     /// When they were right, in milliseconds of the store's clock.
@@ -57,6 +61,8 @@ pub(super) struct CurrentView {
     pub(super) causes: Causes,
     /// When it was taken, on this server's clock, as far as that is known.
     pub(super) taken_at: Instant,
+    /// The totals of the first view of the store.
+    pub(super) first: Tally,
 }
 
 impl CurrentView {
@@ -132,7 +138,9 @@ impl<L: Line> Room<L> {
             slots_used: tally.slots_used,
         };
         ZoneTotals {
+            zone: self.zone.clone(),
             tallied,
+            first: current.first,
             at: current.taken_at,
             store_ms: current.view.now_ms,
             mode: current.view.policy.mode,
@@ -178,7 +186,8 @@ impl<L: Line> Room<L> {
         let limits = ZoneLimits::new(&self.zone, &view.policy, Some(&before.limits));
         let end = LineEnd::of(&view);
         let causes = before.causes.next(&before.view, &view, was_stale);
-        let current = CurrentView { view, polls, limits, end, causes, taken_at };
+        let first = if before.view.epoch == NO_EPOCH { view.tally } else { before.first };
+        let current = CurrentView { view, polls, limits, end, causes, taken_at, first };
         let before = self.current.swap(Arc::new(current));
         let now = self.current.load();
         if before.view.epoch != now.view.epoch || before.view.policy != now.view.policy {

@@ -8,7 +8,7 @@
 pub mod check;
 mod draws;
 mod pages;
-mod shape;
+pub(super) mod shape;
 mod state;
 mod stream;
 mod traffic;

@@ -214,7 +214,7 @@ impl ZoneSeries {
         add(&mut totals.evicted, |tallied| tallied.evicted);
         add(&mut totals.slots_offered, |tallied| tallied.slots_offered);
         add(&mut totals.slots_used, |tallied| tallied.slots_used);
-        self.last = Some(*shown);
+        self.last = Some(shown.clone());
     }
 
     /// Writes to every counter and gauge, also where nothing changed.

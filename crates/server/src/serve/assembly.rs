@@ -159,7 +159,7 @@ pub(super) async fn assemble(
     let followed = Followed { gate: of_gate, routes: of_routes, recorder: recorder.clone() };
     tasks.spawn(Arc::clone(&rules).follow(followed));
     let (stats, changes) = (Stats::new(), ChangeLog::new(gate.definitions()));
-    tasks.spawn(Arc::clone(&stats).follow(entries, Arc::clone(&gate)));
+    tasks.spawn(Arc::clone(&stats).follow(entries, Arc::clone(&gate), Arc::clone(&stock)));
     tasks.spawn(Arc::clone(&changes).follow(definitions, Arc::clone(&gate)));
 
     let past = Arc::new(PastEvents::default());

@@ -6,6 +6,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
+use admission::{Tally, Totals};
 use events::Tallied;
 use tokio::time::Instant;
 
@@ -32,6 +33,26 @@ pub struct Minute {
     pub slots_used: u32,
     /// The entries per minute that the policy allows, at the end of the minute.
     pub admit_per_minute: u32,
+}
+
+impl Minute {
+    /// Whether anything happened in it, or anybody waits.
+    pub(super) fn has_anything(&self) -> bool {
+        let Self { waiting, joined, entered, evicted, slots_offered, .. } = *self;
+        [waiting, joined, entered, evicted, slots_offered].iter().any(|count| *count > 0)
+    }
+
+    /// The minute with what happened besides.
+    pub(super) fn with(self, more: Totals) -> Self {
+        let sum = |count: u32, more: u64| count.saturating_add(u32::try_from(more).unwrap_or(u32::MAX));
+        Self {
+            joined: sum(self.joined, more.joined),
+            entered: sum(self.entered, more.entered),
+            evicted: sum(self.evicted, more.evicted),
+            slots_used: sum(self.slots_used, more.slots_used),
+            ..self
+        }
+    }
 }
 
 /// The entries of the last 60 s, as far as this server knows them.
@@ -72,16 +93,32 @@ pub(super) struct Minutes {
 }
 
 impl Minutes {
-    /// Takes in the totals that the store reported at `at`: an instant of its clock, in milliseconds, and of this server's.
-    pub(super) fn take(&mut self, totals: &Tallied, unix_s: u64, at: (u64, Instant)) {
+    /// Takes in the totals that the store reported at `at`: an instant of its clock, in milliseconds, and of this server's. `first` are
+    /// those of before this server served the zone. Returns the minute that is over, if a new one begins, with the totals at its end.
+    pub(super) fn take(
+        &mut self,
+        totals: &Tallied,
+        first: &Tally,
+        unix_s: u64,
+        at: (u64, Instant),
+    ) -> Option<(Minute, Totals)> {
         let at_s = unix_s - unix_s % 60;
+        let mut over = None;
         if self.minutes.back().is_none_or(|minute| minute.at_s < at_s) {
+            over = self.current();
             if self.minutes.len() == MINUTES {
                 self.minutes.pop_front();
             }
             self.minutes.push_back(Minute { at_s, ..Minute::default() });
         }
-        let old = self.last.replace(*totals).unwrap_or(*totals);
+        let old = self.last.replace(*totals).unwrap_or(Tallied {
+            joined: first.joined,
+            entered: first.entered,
+            evicted: first.evicted,
+            slots_offered: first.slots_offered,
+            slots_used: first.slots_used,
+            ..*totals
+        });
         let grown = |total: fn(&Tallied) -> u64| {
             let (new, old) = (total(totals), total(&old));
             u32::try_from(if new < old { new } else { new - old }).unwrap_or(u32::MAX)
@@ -97,6 +134,38 @@ impl Minutes {
         minute.slots_offered = minute.slots_offered.saturating_add(grown(|totals| totals.slots_offered));
         minute.slots_used = minute.slots_used.saturating_add(grown(|totals| totals.slots_used));
         self.report(u64::from(entered), at);
+        over
+    }
+
+    /// The newest minute, with the totals that it has now.
+    pub(super) fn current(&self) -> Option<(Minute, Totals)> {
+        let (minute, last) = (*self.minutes.back()?, self.last?);
+        let totals = Totals {
+            joined: last.joined,
+            entered: last.entered,
+            evicted: last.evicted,
+            slots_used: last.slots_used,
+        };
+        Some((minute, totals))
+    }
+
+    /// The first minute that this server saw, if it still has it.
+    pub(super) fn first(&self) -> Option<Minute> {
+        self.minutes.front().copied()
+    }
+
+    /// Puts minutes before the first one that this server saw: those that were kept, in their order. `more` happened before this server
+    /// served the zone, and in none of them: it counts for the first minute of this server.
+    pub(super) fn put_before(&mut self, earlier: &[Minute], more: Totals) {
+        let Some(first) = self.minutes.front_mut() else { return };
+        *first = first.with(more);
+        let at_s = first.at_s;
+        for minute in earlier.iter().rev().filter(|minute| minute.at_s < at_s) {
+            if self.minutes.len() == MINUTES {
+                break;
+            }
+            self.minutes.push_front(*minute);
+        }
     }
 
     fn report(&mut self, entered: u64, (store_ms, at): (u64, Instant)) {
@@ -141,6 +210,13 @@ mod tests {
 
     use super::*;
 
+    /// Takes in totals of which nothing is new at the first time.
+    fn take(minutes: &mut Minutes, totals: &Tallied, unix_s: u64, at: (u64, Instant)) {
+        let Tallied { joined, entered, evicted, slots_offered, slots_used, .. } = *totals;
+        let first = Tally { joined, entered, evicted, slots_offered, slots_used, ..Tally::default() };
+        minutes.take(totals, &first, unix_s, at);
+    }
+
     fn totals(entered: u64) -> Tallied {
         Tallied {
             zone: Zone::NONE,
@@ -160,7 +236,7 @@ mod tests {
         let (mut minutes, start) = (Minutes::default(), Instant::now());
         for second in 0..=300_u64 {
             let at = (1_000 * second, start + Duration::from_secs(second));
-            minutes.take(&totals(1_000 + second), 6_000 + second, at);
+            take(&mut minutes, &totals(1_000 + second), 6_000 + second, at);
         }
         let shown: Vec<_> = minutes.last(MINUTES).iter().map(|m| (m.at_s, m.joined, m.entered)).collect();
         assert_eq!(
@@ -186,7 +262,7 @@ mod tests {
             let (mut minutes, start) = (Minutes::default(), Instant::now());
             for ms in (0..400_000).step_by(step_ms) {
                 let at = start + Duration::from_millis(ms);
-                minutes.take(&totals(60 * (ms / MINUTE_MS)), 6_000 + ms / 1_000, (ms, at));
+                take(&mut minutes, &totals(60 * (ms / MINUTE_MS)), 6_000 + ms / 1_000, (ms, at));
                 for later in [0, 400, 1_900, 2_500] {
                     let shown = minutes.last_minute(at + Duration::from_millis(later));
                     assert!(shown.entered <= 60, "{shown:?} at {ms} ms, a report each {step_ms} ms");
@@ -206,7 +282,8 @@ mod tests {
         let (mut minutes, start) = (Minutes::default(), Instant::now());
         assert_eq!(minutes.last_minute(start), LastMinute { entered: 0, seen_s: 0 });
         for second in [0, 1, 12] {
-            minutes.take(
+            take(
+                &mut minutes,
                 &totals(5_000 + second),
                 6_000,
                 (1_000 * second, start + Duration::from_secs(second)),
@@ -214,7 +291,7 @@ mod tests {
         }
         let shown = minutes.last_minute(start + Duration::from_secs(12));
         assert_eq!(shown, LastMinute { entered: 12, seen_s: 12 });
-        minutes.take(&totals(5_013), 6_000, (400, start + Duration::from_secs(13)));
+        take(&mut minutes, &totals(5_013), 6_000, (400, start + Duration::from_secs(13)));
         assert_eq!(minutes.last_minute(start + Duration::from_secs(13)).seen_s, 0, "another clock");
     }
 
@@ -222,7 +299,7 @@ mod tests {
     fn the_totals_of_a_restarted_store_count_from_zero() {
         let (mut minutes, now) = (Minutes::default(), Instant::now());
         for entered in [1_000, 1_010, 3, 5] {
-            minutes.take(&totals(entered), 6_000, (0, now));
+            take(&mut minutes, &totals(entered), 6_000, (0, now));
         }
         assert_eq!(minutes.last(1)[0].entered, 10 + 3 + 2);
     }
@@ -231,13 +308,33 @@ mod tests {
     fn a_clock_that_steps_keeps_order_and_limit() {
         let (mut minutes, now) = (Minutes::default(), Instant::now());
         for (step, unix_s) in [6_000, 60, 6_001, 9_000].into_iter().enumerate() {
-            minutes.take(&totals(step as u64), unix_s, (step as u64, now));
+            take(&mut minutes, &totals(step as u64), unix_s, (step as u64, now));
         }
         let shown: Vec<_> = minutes.last(MINUTES).iter().map(|m| (m.at_s, m.entered)).collect();
         assert_eq!(shown, [(6_000, 2), (9_000, 1)], "minutes without totals are left out");
         for minute in 0..2 * MINUTES as u64 {
-            minutes.take(&totals(9), 12_000 + 60 * minute, (60_000 * minute, now));
+            take(&mut minutes, &totals(9), 12_000 + 60 * minute, (60_000 * minute, now));
         }
+        assert_eq!(minutes.last(usize::MAX).len(), MINUTES);
+    }
+
+    /// What was kept comes before what this server saw, and what happened meanwhile counts for its first minute.
+    #[test]
+    fn kept_minutes_come_first() {
+        let (mut minutes, start) = (Minutes::default(), Instant::now());
+        let first = Tally { joined: 20, entered: 10, ..Tally::default() };
+        let over = minutes.take(&totals(11), &first, 6_000, (0, start));
+        assert_eq!(over, None);
+        let kept: Vec<Minute> =
+            (0..3).map(|at| Minute { at_s: 5_880 + 60 * at, entered: 5, ..Minute::default() }).collect();
+        minutes.put_before(&kept, Totals { entered: 7, ..Totals::default() });
+        let shown: Vec<_> = minutes.last(MINUTES).iter().map(|m| (m.at_s, m.entered)).collect();
+        assert_eq!(shown, [(5_880, 5), (5_940, 5), (6_000, 8)], "the one of this server counts");
+        let over = minutes.take(&totals(12), &first, 6_060, (60_000, start)).expect("a minute is over");
+        assert_eq!((over.0.at_s, over.0.entered, over.1.entered), (6_000, 8, 11));
+        let many: Vec<Minute> =
+            (0..1_000).map(|at| Minute { at_s: 60 * (at % 98), ..Minute::default() }).collect();
+        minutes.put_before(&many, Totals::default());
         assert_eq!(minutes.last(usize::MAX).len(), MINUTES);
     }
 }

@@ -34,10 +34,10 @@ pub struct Ratio {
 }
 
 /// The largest value: a wait of a day, in milliseconds; or a ratio of 86,400, in thousandths.
-const MOST: u64 = 86_400_000;
+pub(super) const MOST: u64 = 86_400_000;
 
 /// The significant digits of a value.
-const DIGITS: u8 = 2;
+pub(super) const DIGITS: u8 = 2;
 
 /// The people that this server admitted.
 #[derive(Debug)]

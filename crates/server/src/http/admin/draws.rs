@@ -1,16 +1,23 @@
-//! What an operator says about a draw: the value that decides it, or that the announced randomness did not come.
+//! A draw as it is published, and what an operator says about it: the value that decides it, or that the announced randomness did not come.
 
 use axum::extract::State;
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{body, json::Json, query::Operator, state::AdminState};
+use super::{
+    body,
+    json::Json,
+    query::{NoQuery, Operator},
+    state::AdminState,
+};
 use crate::{
     draws::NotStated,
     http::{
         body::Whole,
         draw_path::DrawInPath,
         problem::{DRAW_DECIDED, NO_DRAW, OUT_OF_RANGE, Problem, STORE_AWAY},
+        public::shape::Draw,
     },
 };
 
@@ -26,6 +33,28 @@ pub(super) struct StatedShape {
     #[schema(nullable = false)]
     #[serde(skip_serializing_if = "Option::is_none")]
     missing: Option<bool>,
+}
+
+/// A draw, as the server for visitors publishes it, too.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/zones/{id}/draws/{event}",
+    operation_id = "show_draw",
+    tag = "zones",
+    params(
+        ("id" = String, Path, description = "The zone's id"),
+        ("event" = String, Path, description = "The event's id"),
+    ),
+    responses((status = 200, body = Draw)),
+)]
+pub(super) async fn show(
+    State(state): State<AdminState>,
+    NoQuery: NoQuery,
+    path: DrawInPath,
+) -> Result<Json<Value>, Problem> {
+    state.definition(&path.zone)?;
+    let event = path.event(&state.draws)?;
+    Ok(Json::ok(state.draws.announcement(&path.zone, &event)))
 }
 
 /// States what decides a draw whose list is frozen. It is signed and published, and cannot be changed.

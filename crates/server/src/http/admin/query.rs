@@ -105,3 +105,11 @@ pub(super) fn minutes(name: &str, text: &str) -> Result<usize, Problem> {
         Problem::out_of_range(name, number.into(), 1, most, detail)
     })
 }
+
+/// Reads an instant of the query, in seconds since 1970.
+pub(super) fn instant(name: &str, text: &str) -> Result<u32, Problem> {
+    text.parse().map_err(|_| {
+        let what = format!("`{name}` must be a whole number of seconds since 1970, in the address");
+        Problem::new(WRONG_TYPE, what)
+    })
+}

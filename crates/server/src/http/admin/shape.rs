@@ -314,6 +314,86 @@ impl From<&stats::Minute> for MinuteShape {
     }
 }
 
+/// One minute of a zone, as its store keeps it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = PastMinute)]
+struct PastMinuteShape {
+    #[serde(flatten)]
+    minute: MinuteShape,
+    /// The waits of those who entered, as far as the servers know them; null if they know of nobody.
+    #[schema(required)]
+    waits_s: Option<MinuteWaitsShape>,
+    /// The waits that these people were told when they joined; null if nobody was told one.
+    #[schema(required)]
+    told_s: Option<MinuteToldShape>,
+    /// How many pieces of each tier were left at the end of the minute; null where nobody knew. Without tiers, there is nothing.
+    left: BTreeMap<String, Option<u32>>,
+}
+
+/// The waits of the people who entered in a minute, in seconds.
+#[derive(Serialize, ToSchema)]
+#[schema(as = MinuteWaits)]
+struct MinuteWaitsShape {
+    count: u32,
+    mean: f64,
+    /// Of several servers: the mean of theirs, weighted with people.
+    p50: f64,
+    /// Of several servers: the highest of theirs.
+    p95: f64,
+    longest: f64,
+}
+
+/// The waits that people were told, in seconds.
+#[derive(Serialize, ToSchema)]
+#[schema(as = MinuteTold)]
+struct MinuteToldShape {
+    count: u32,
+    p50: u32,
+    p95: u32,
+    /// How many waited within the range that they were told.
+    in_range: u32,
+}
+
+/// The minutes of a zone between two instants.
+#[derive(Serialize, ToSchema)]
+#[schema(as = PastMinutes)]
+pub(in crate::http) struct PastMinutesShape {
+    id: String,
+    /// The oldest first. A minute in which nothing happened and nobody waited is missing. The last one may not be over yet.
+    minutes: Vec<PastMinuteShape>,
+}
+
+impl PastMinutesShape {
+    pub(in crate::http) fn new(id: String, minutes: &[stats::PastMinute]) -> Self {
+        Self { id, minutes: minutes.iter().map(Into::into).collect() }
+    }
+}
+
+impl From<&stats::PastMinute> for PastMinuteShape {
+    fn from(stats::PastMinute { minute, waits, left }: &stats::PastMinute) -> Self {
+        let seconds = |ms: u32| f64::from(ms) / 1_000.0;
+        #[expect(clippy::cast_precision_loss, reason = "sums below 2^52")]
+        let mean = waits.waited_ms as f64 / 1_000.0 / f64::from(waits.people.max(1));
+        Self {
+            minute: minute.into(),
+            waits_s: (waits.people > 0).then(|| MinuteWaitsShape {
+                count: waits.people,
+                mean,
+                p50: seconds(waits.p50_ms),
+                p95: seconds(waits.p95_ms),
+                longest: seconds(waits.longest_ms),
+            }),
+            told_s: (waits.told > 0).then_some(MinuteToldShape {
+                count: waits.told,
+                p50: waits.told_p50_s,
+                p95: waits.told_p95_s,
+                in_range: waits.in_range,
+            }),
+            left: left.iter().map(|(tier, number)| (tier.to_string(), *number)).collect(),
+        }
+    }
+}
+
 /// The waits of people who entered, in seconds.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Waits)]

@@ -15,10 +15,10 @@ use store::Expected;
 use super::{
     Json, body,
     precondition::{Wanted, etag},
-    query::{DryRun, NoQuery, Operator, ZoneChange, ZoneInPath, minutes},
+    query::{DryRun, NoQuery, Operator, ZoneChange, ZoneInPath, instant, minutes},
     shape::{
         ChangeShape, DefinitionPatch, EtaChange, Leaver, NewDefinition, NewZone, Now, PastChange,
-        PastChanges, StatsShape, ZoneShape, Zones,
+        PastChanges, PastMinutesShape, StatsShape, ZoneShape, Zones,
     },
     state::{AdminState, to_the_end},
 };
@@ -26,13 +26,16 @@ use crate::{
     clock::unix_ms,
     http::{
         body::Whole,
-        problem::{NOTHING_TO_LEAVE, Problem, UNKNOWN_ZONE},
-        query::{Others, fields},
+        problem::{NOTHING_TO_LEAVE, Problem, STORE_AWAY, UNKNOWN_ZONE},
+        query::{Others, fields, needed},
     },
 };
 
 /// The minutes of a zone that are returned if the query does not say how many.
 const USUAL_MINUTES: usize = 180;
+
+/// The longest time of one page of minutes, in seconds: a day.
+const PAGE_S: u32 = 86_400;
 
 /// How often a change with `If-Match: *` is tried again because another change came first.
 const TRIES: usize = 8;
@@ -249,6 +252,44 @@ pub(super) async fn stats(
     let number = state.number_of(&zone);
     let (minutes, here) = (state.stats.minutes(number, count), state.stats.here(number));
     Ok(Json::ok(StatsShape::new(zone.to_string(), state.gate.trouble(zone.as_str()), &minutes, &here)))
+}
+
+/// A zone's minutes between two instants, as the store keeps them for 400 days.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/zones/{id}/minutes",
+    operation_id = "zone_minutes",
+    tag = "zones",
+    params(
+        ("id" = String, Path, description = "The zone's id"),
+        ("from" = u64, Query, description = "The first instant, in seconds since 1970"),
+        ("to" = u64, Query, description = "The end, in seconds since 1970: at most 86,400 s after `from`, which are 1,440 minutes"),
+    ),
+    responses((status = 200, body = PastMinutesShape)),
+)]
+pub(super) async fn past_minutes(
+    State(state): State<AdminState>,
+    RawQuery(query): RawQuery,
+    ZoneInPath(zone): ZoneInPath,
+) -> Result<Json<PastMinutesShape>, Problem> {
+    let [from, to] = fields(query.as_deref(), ["from", "to"], Others::Refused)?;
+    let from = instant("from", &needed(from, "from")?)?;
+    let to = instant("to", &needed(to, "to")?)?;
+    if to < from || to - from > PAGE_S {
+        let (low, high) = (from, from.saturating_add(PAGE_S));
+        return Err(Problem::out_of_range(
+            "to",
+            to.into(),
+            low,
+            high,
+            format!("`to` is {to}, and must be {low} to {high}: a page is a day"),
+        ));
+    }
+    state.definition(&zone)?;
+    let minutes = (from / 60, to.div_ceil(60));
+    let kept = state.stats.kept(&state.gate, (&zone, state.number_of(&zone)), minutes).await;
+    let kept = kept.map_err(|why| Problem::new(STORE_AWAY, why.to_string()).retry_after(1))?;
+    Ok(Json::ok(PastMinutesShape::new(zone.to_string(), &kept)))
 }
 
 /// The last changes of zones that this server made or saw.

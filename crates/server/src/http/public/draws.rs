@@ -10,13 +10,11 @@ use axum::{
     extract::{Request, State},
 };
 use bytes::Bytes;
-use gate::definitions::EventJson;
 use http_body_util::Full;
 use hyper::{
     Response,
     header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
 };
-use serde_json::json;
 
 use super::{shape, state::PublicState};
 use crate::http::{
@@ -59,24 +57,7 @@ fn published(json: String, age_s: u32) -> Response<Full<Bytes>> {
 )]
 pub(super) async fn draw(State(state): State<PublicState>, path: DrawInPath) -> Replied {
     let event = state.draw_event(&path)?;
-    let kept = state.draws.kept(&path.zone, &event);
-    let stage = match &kept {
-        None => "announced",
-        Some(kept) if kept.randomness().is_none() => "frozen",
-        Some(_) => "drawn",
-    };
-    let written = EventJson::from(&event);
-    let shown = json!({
-        "zone": path.zone.as_str(),
-        "event": event.id.as_str(),
-        "stage": stage,
-        "begins": event.begins.unix_s(),
-        "opens": event.opens_s(),
-        "randomness": written.randomness,
-        "fallback": written.fallback,
-        "key": kept.as_ref().map_or_else(|| state.draws.key().to_string(), |kept| kept.key().to_string()),
-        "checkpoint": kept.as_ref().map(|kept| kept.note()),
-    });
+    let shown = state.draws.announcement(&path.zone, &event);
     Ok(published(shown.to_string(), 1))
 }
 

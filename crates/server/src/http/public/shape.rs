@@ -158,7 +158,7 @@ pub(super) enum StreamEventName {
 
 /// A draw of a zone.
 #[derive(ToSchema)]
-pub(super) struct Draw {
+pub(in crate::http) struct Draw {
     #[schema(example = "TEST_ZONE")]
     zone: String,
     #[schema(example = "spring-sale")]
