@@ -228,7 +228,8 @@ impl OfZone {
             Err(error) if tries + 1 >= TRIES => {
                 let zone = self.id.as_ref().map(ZoneId::as_str).unwrap_or_default();
                 tracing::warn!(zone, %error, "the statistics of the last hours cannot be read back; they begin now");
-                Vec::new()
+                self.unsent.read_back = ReadBack::Over;
+                return;
             }
             Err(_) => {
                 self.unsent.read_back = ReadBack::Due(tries + 1);
@@ -294,4 +295,87 @@ async fn read_back<S: Store>(
         from = to;
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(minute: u64, joined: u64, seen: u32) -> Counted {
+        let at = Minute { at_s: 60 * minute, joined: seen, ..Minute::default() };
+        Counted { minute: at, totals: Totals { joined, ..Totals::default() }, left: Vec::new() }
+    }
+
+    /// A store that is away is asked once for each minute, and what waits for it has a limit.
+    #[test]
+    fn minutes_are_offered_once_each_and_are_bounded() {
+        let mut unsent = Unsent { read_back: ReadBack::Over, ..Unsent::default() };
+        for minute in 100..200 {
+            unsent.push(counted(minute, minute, 1), MinuteWaits::default());
+            let end_s = 60 * (minute + 1);
+            assert_eq!(unsent.due(end_s + 9, 10), None, "it is not this zone's second yet");
+            let offered = unsent.due(end_s + 10, 10).expect("due");
+            let newest = offered.last().map(|offered| u64::from(offered.minute));
+            assert_eq!((offered.len(), newest), (UNSENT_MAX.min(offered.len()), Some(minute)));
+            assert_eq!(unsent.due(end_s + 50, 10), None, "once for each minute");
+        }
+        assert_eq!(unsent.known().count(), UNSENT_MAX, "the oldest ones are gone");
+        unsent.sent(198);
+        assert_eq!(unsent.known().count(), 1, "the store has the others");
+    }
+
+    /// A zone of which 30 people are in line in the server's first view, and 31 now.
+    fn begun() -> OfZone {
+        let mut of_zone = OfZone::new(0);
+        let first = admission::Tally { joined: 30, ..admission::Tally::default() };
+        let tallied = events::Tallied {
+            zone: Zone::NONE,
+            admit_per_minute: 60,
+            waiting: 31,
+            present: 31,
+            joined: 31,
+            entered: 0,
+            evicted: 0,
+            slots_offered: 0,
+            slots_used: 0,
+        };
+        of_zone.first = Totals { joined: 30, ..Totals::default() };
+        of_zone.minutes.take(&tallied, &first, 6_000, (0, tokio::time::Instant::now()));
+        of_zone
+    }
+
+    #[test]
+    fn what_happened_before_the_start_counts_for_the_first_minute() {
+        let joined = |of_zone: &OfZone| {
+            let shown = of_zone.minutes.last(MINUTES);
+            shown.iter().map(|minute| (minute.at_s / 60, minute.joined)).collect::<Vec<_>>()
+        };
+        let mut of_zone = begun();
+        of_zone.take_back(Err(StoreError::Busy));
+        assert!(!of_zone.unsent.is_read_back() && joined(&of_zone) == [(100, 1)], "it is tried again");
+        of_zone.take_back(Ok(vec![counted(98, 20, 20), counted(99, 25, 5)]));
+        assert!(of_zone.unsent.is_read_back());
+        assert_eq!(joined(&of_zone), [(98, 20), (99, 5), (100, 6)], "five came after the last kept minute");
+
+        // Another process offered the minute in which this one began: what it saw in it counts once.
+        let mut of_zone = begun();
+        of_zone.take_back(Ok(vec![counted(99, 25, 25), counted(100, 28, 3)]));
+        assert_eq!(joined(&of_zone), [(99, 25), (100, 6)]);
+
+        // Nothing was kept: the totals are offered at once, so that the next process has something to go on from.
+        let mut of_zone = begun();
+        of_zone.take_back(Ok(Vec::new()));
+        let offered = of_zone.unsent.due(0, 50).expect("at once");
+        assert_eq!((offered.len(), offered[0].minute), (1, 99));
+        assert_eq!(joined(&of_zone), [(100, 1)]);
+
+        let mut of_zone = begun();
+        for _ in 0..TRIES {
+            of_zone.take_back(Err(StoreError::Busy));
+        }
+        assert!(
+            of_zone.unsent.is_read_back() && joined(&of_zone) == [(100, 1)],
+            "it goes on with what it sees"
+        );
+    }
 }
