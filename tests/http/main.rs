@@ -43,6 +43,7 @@ mod passes;
 mod print;
 mod protected;
 mod reload;
+mod report;
 mod restart;
 mod routes;
 mod rules;
@@ -155,6 +156,8 @@ fn together() -> Vec<Trial> {
         rules::who_is_let_past_is_counted,
         rules::everybody_may_read_it,
         rules::all_servers_of_a_store_publish_the_same,
+        report::an_event_is_reported_after_a_kill,
+        report::servers_of_a_store_count_together,
         stock::nothing_of_the_line_depends_on_it,
         stock::all_servers_of_a_store_tell_it,
         stock::people_are_told_what_is_left,

@@ -7,6 +7,7 @@
 //! until the server stops.
 
 mod chain;
+mod changes;
 mod fault;
 mod files;
 mod reader;
@@ -21,6 +22,7 @@ use admission::{Policy, ZoneId};
 use events::{Bus, Kind, Kinds, Scope};
 
 pub use chain::Head;
+pub use changes::{CHANGES_MAX, Change, changes};
 pub use fault::LogFault;
 pub use recorder::Recorder;
 pub use verify::{Fault, Kind as FaultKind, Report, verify};

@@ -32,6 +32,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use crate::{
     access::{AdminToken, Role},
     config::{self, Config, ConfigFault, Sources},
+    event_report,
     failure::{self, Failure},
     http::wait::Pages,
     output::print,
@@ -84,6 +85,10 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
         Order::ApplyZones(sources) => zones::apply(&load(&sources)?)?,
         Order::ListZones(sources) => zones::list(&load(&sources)?)?,
         Order::Call(call, server, format) => on_this_thread(remote::run(&call, &server, format))?,
+        Order::ReportEvent(wanted, sources, server) => {
+            let audit = load(&sources)?.audit.map(|audit| audit.dir);
+            on_this_thread(event_report::run(&wanted, &server, audit))?;
+        }
         Order::NewToken { name, role } => new_token(&name, role)?,
         Order::Serve(sources) => {
             let config = load(&sources)?;

@@ -15,6 +15,7 @@
 //! | [`stores`] | opens the stores, limiters and transports that are configured |
 //! | [`http`] | routes, requests, replies, streams, pages and the documents of the APIs |
 //! | [`remote`] | the commands that ask a running server |
+//! | [`event_report`] | the report of an event |
 //! | [`config`] | settings: where they come from, how they are checked and printed |
 //! | [`serve`] | the assembly of a server, reload and shutdown |
 //! | `whole_file` | small files of the data directory |
@@ -32,6 +33,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod draws;
+pub mod event_report;
 pub mod failure;
 pub mod fanout;
 mod fields;

@@ -27,7 +27,7 @@ use crate::{
     output::print,
     secret::Secret,
 };
-use client::Client;
+pub(crate) use client::Client;
 
 /// The pause between two looks of `--watch`.
 const EVERY: Duration = Duration::from_secs(2);
@@ -148,11 +148,11 @@ pub struct Server {
     pub token_file: Option<PathBuf>,
 }
 
-/// Sends the request, and writes the result to standard output.
+/// A client of the server, with its token.
 ///
 /// # Errors
-/// A [`Failure`], with its exit code.
-pub async fn run(call: &Call, server: &Server, format: Format) -> Result<(), Failure> {
+/// The address is none, or the token cannot be read.
+pub(crate) fn client_of(server: &Server) -> Result<Client, Failure> {
     let token = match (&server.token, &server.token_file) {
         (_, Some(file)) => Some(
             keys::read_secret(file)
@@ -167,7 +167,15 @@ pub async fn run(call: &Call, server: &Server, format: Format) -> Result<(), Fai
         let what = "the token is empty; write it into WEIR_ADMIN_TOKEN or the file of --token-file, or take both away";
         return Err(Failure::new(failure::USAGE, what));
     }
-    let client = Client::new(&server.url, token)?;
+    Client::new(&server.url, token)
+}
+
+/// Sends the request, and writes the result to standard output.
+///
+/// # Errors
+/// A [`Failure`], with its exit code.
+pub async fn run(call: &Call, server: &Server, format: Format) -> Result<(), Failure> {
+    let client = client_of(server)?;
     let style =
         show::Style { pretty: io::stdout().is_terminal(), colour: std::env::var_os("NO_COLOR").is_none() };
     loop {
@@ -272,7 +280,7 @@ fn shown(call: &Call, reply: &Value, style: show::Style) -> String {
     }
 }
 
-fn path_of(zone: &str) -> String {
+pub(crate) fn path_of(zone: &str) -> String {
     format!("/admin/v1/zones/{}", utf8_percent_encode(zone, IN_PATH))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Invariant: no argument takes a secret, because everybody on the machine can read a command line.
 
-use clap::{Arg, ArgAction, Command, builder::PossibleValuesParser};
+use clap::{Arg, ArgAction, ArgGroup, Command, builder::PossibleValuesParser};
 
 use crate::{access::Role, config, http::openapi::Document};
 
@@ -41,6 +41,7 @@ pub(super) fn command() -> Command {
         .subcommand(route(&settings))
         .subcommand(audit(&settings))
         .subcommand(draw())
+        .subcommand(event(&settings))
         .subcommand(stats())
         .subcommand(changes())
         .subcommand(servers())
@@ -246,6 +247,27 @@ fn draw() -> Command {
         .arg(output("Print what was found as one line of JSON"))
         .args([key, record, receipt]);
     Command::new("draw").about("Check a published draw").subcommand_required(true).subcommand(verify)
+}
+
+fn event(settings: &[Arg]) -> Command {
+    let event = Arg::new("event").value_name("EVENT").required(true).help("The event's id");
+    let file =
+        |name: &'static str, help: &'static str| Arg::new(name).long(name).value_name("FILE").help(help);
+    let [_, admin, token_file] = server();
+    let report = Command::new("report")
+        .about(
+            "Write what happened in an event of a running server's zone: people, waits and stock by minute, the draw, and the changes; \
+             with the audit log that --audit-dir or --config names, if there is one",
+        )
+        .args(settings)
+        .args([admin, token_file, zone().required(true), event])
+        .arg(file("out", "The HTML file to write"))
+        .arg(file("json", "The JSON file to write"))
+        .group(ArgGroup::new("files").args(["out", "json"]).required(true).multiple(true));
+    Command::new("event")
+        .about("Report what happened in an event")
+        .subcommand_required(true)
+        .subcommand(report)
 }
 
 fn stats() -> Command {

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     access::{AdminToken, Role},
     config::{self, ConfigFault, Origin, Sources, not_empty},
+    event_report,
     http::openapi::Document,
     remote::{Call, Format, Server},
     secret::Secret,
@@ -41,6 +42,8 @@ pub enum Order {
     NewBypass(Sources, NewBypass),
     /// Call a running server, and print its reply in this format.
     Call(Call, Server, Format),
+    /// Write a report of an event, with the audit log of these sources.
+    ReportEvent(event_report::Wanted, Sources, Server),
     /// Make a token for the admin API.
     NewToken {
         /// The token's name.
@@ -68,7 +71,7 @@ pub fn read(
     };
     let (mut word, mut args) = matches.subcommand().unwrap_or(("serve", &matches));
     let of = word;
-    if matches!(word, "zones" | "audit" | "draw" | "token" | "route" | "stock")
+    if matches!(word, "zones" | "audit" | "draw" | "token" | "route" | "stock" | "event")
         && let Some(inner) = args.subcommand()
     {
         (word, args) = inner;
@@ -82,6 +85,17 @@ pub fn read(
     }
     if of == "route" {
         return route(word, &args, variable, open_files);
+    }
+    if of == "event" {
+        let file = |name| args.text(name).map(PathBuf::from);
+        let wanted = event_report::Wanted {
+            zone: args.text("zone").unwrap_or_default(),
+            event: args.text("event").unwrap_or_default(),
+            html: file("out"),
+            json: file("json"),
+        };
+        let server = server(&args, &variable);
+        return Ok(Order::ReportEvent(wanted, sources(word, &args, variable, open_files)?, server));
     }
     let zone = || args.text("zone").unwrap_or_default();
     let dry_run = args.is_set("dry-run");

@@ -24,13 +24,13 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const MAX_REPLY: usize = 64 << 20;
 
 /// A server's reply.
-pub(super) struct Response {
-    pub(super) value: Value,
+pub(crate) struct Response {
+    pub(crate) value: Value,
     pub(super) etag: Option<String>,
 }
 
 /// A client of one server.
-pub(super) struct Client {
+pub(crate) struct Client {
     host: String,
     port: u16,
     /// The value of the header `Host`.
@@ -69,7 +69,7 @@ impl Client {
         })
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<Response, Failure> {
+    pub(crate) async fn get(&self, path: &str) -> Result<Response, Failure> {
         self.send(Method::GET, path, None, None).await
     }
 

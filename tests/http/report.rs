@@ -1,0 +1,152 @@
+//! Statistics by minute outlive the server that counted them, and the report of an event has all of them.
+
+use std::{fs, time::Duration};
+
+use serde_json::{Value, json};
+use store::unix_ms;
+
+use crate::{
+    admin::weir as command,
+    app::{self, Answer, App, body},
+    clock::eventually,
+    events::{in_s, patch},
+    redis::Standalone,
+    weir::{Setup, Weir, zone},
+};
+
+/// The minutes around now.
+fn minutes(weir: &Weir) -> Vec<Value> {
+    let now_s = unix_ms() / 1_000;
+    let path = format!("/admin/v1/zones/Z/minutes?from={}&to={}", now_s - 3_600, now_s + 120);
+    let reply = weir.admin_ask("GET", &path, &[], None);
+    assert_eq!(reply.status, 200, "{reply:?}");
+    reply.json()["minutes"].as_array().expect("a list").clone()
+}
+
+fn sum(minutes: &[Value], field: &str) -> u64 {
+    minutes.iter().map(|minute| minute[field].as_u64().expect("a number")).sum()
+}
+
+/// Waits until the minutes add up to these numbers, and so does what the console's charts show.
+fn adds_up(weir: &Weir, joined: u64, entered: u64) {
+    let wanted = (joined, entered);
+    eventually("the minutes add up", || {
+        let shown = weir.admin_ask("GET", "/admin/v1/zones/Z/stats?minutes=360", &[], None).json();
+        let shown = shown["minutes"].as_array().expect("a list").clone();
+        let of = |minutes: &[Value]| (sum(minutes, "joined"), sum(minutes, "entered"));
+        let (kept, shown) = (of(&minutes(weir)), of(&shown));
+        assert!(kept.0 <= joined && shown.0 <= joined, "nobody counts twice: {kept:?} {shown:?}");
+        (kept == wanted && shown == wanted).then_some(())
+    });
+}
+
+/// A server is killed during an event. The report has everybody who came and entered, before and after that.
+pub(crate) fn an_event_is_reported_after_a_kill() {
+    let setup = Setup::zone(600, "polling_period_ms = 500");
+    let log = setup.dir().join("audit");
+    let mut weir = setup.arg("--audit-dir").arg(&log).start();
+    let event = json!({
+        "id": "sale", "prequeue_from": in_s(-120).0, "begins": in_s(2).0, "ends": in_s(600).0,
+        "before": "closed", "after": "closed", "admit_per_minute": 60, "notice": { "en": "<b>Soon.</b>" },
+    });
+    let (status, changed) = patch(&weir, &json!({ "events": [event] }));
+    assert_eq!(status, 200, "{changed}");
+    let stock = json!({ "tiers": [{ "id": "floor", "label": {"en": "Floor"}, "remaining": 7 }] });
+    let set = weir.admin_ask("PUT", "/admin/v1/zones/Z/stock", &[], Some(&stock.to_string()));
+    assert_eq!(set.status, 200, "{set:?}");
+
+    let mut apps: Vec<App> = (0..8).map(|_| App::new("Z")).collect();
+    let all_in = |apps: &[App]| apps.iter().all(|app| app.entered.is_some());
+    app::run(&mut apps, || weir.public, all_in, Duration::from_secs(40));
+    let last = Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
+    let entered = 8 + u64::from(last.can_enter);
+    adds_up(&weir, 9, entered);
+
+    weir.kill_and_restart();
+    adds_up(&weir, 9, entered);
+    let mut more: Vec<App> = (0..5).map(|_| App::new("Z")).collect();
+    app::run(&mut more, || weir.public, all_in, Duration::from_secs(40));
+    adds_up(&weir, 14, entered + 5);
+
+    let file = |name: &str| weir.setup().dir().join(name).to_str().expect("UTF-8").to_owned();
+    let (html, json) = (file("sale.html"), file("sale.json"));
+    let audit = log.to_str().expect("UTF-8");
+    let files = ["--out", &html, "--json", &json, "--audit-dir", audit];
+    let report = |event: &str| {
+        let args: Vec<&str> = ["event", "report", "Z", event].into_iter().chain(files).collect();
+        command(&args, Some(&weir))
+    };
+    let (code, said, complaint) = report("sale");
+    assert_eq!(code, Some(0), "{said}{complaint}");
+    assert!(said.contains(&html) && said.contains("missing: The event is not over"), "{said}");
+    let read = |name: &str| fs::read_to_string(name).expect("it was written");
+    let told: Value = serde_json::from_str(&read(&json)).expect("JSON");
+    let sums = &told["sums"];
+    assert_eq!((&sums["joined"], &sums["entered"]), (&14.into(), &(entered + 5).into()), "{told}");
+    let of = told["minutes"].as_array().expect("a list");
+    assert_eq!((sum(of, "joined"), sum(of, "entered")), (14, entered + 5));
+    assert_eq!(of.last().expect("some")["left"], json!({ "floor": 7 }));
+    let change = &told["changes"]["list"][0];
+    assert_eq!((&change["who"], &change["role"]), (&"local".into(), &"admin".into()), "{change}");
+    assert!(
+        change["line"].is_u64() && change["fields"].to_string().contains("events.sale.begins"),
+        "{change}"
+    );
+    let page = read(&html);
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
+    assert!(page.contains("&lt;b&gt;Soon.") && !page.contains("<b>Soon."), "texts are escaped");
+    assert!(page.contains("이벤트 보고서") && page.contains("Report of an event"));
+
+    // An event that is deleted is reported as it was, and one that never was is refused.
+    let (status, changed) = patch(&weir, &json!({ "events": [] }));
+    assert_eq!(status, 200, "{changed}");
+    let (code, said, complaint) = report("sale");
+    assert_eq!(code, Some(0), "{said}{complaint}");
+    assert!(said.contains("missing: The event was deleted"), "{said}");
+    let (code, _, complaint) = report("other");
+    assert_eq!(code, Some(65), "{complaint}");
+    assert!(complaint.contains("the zone has no event other"), "{complaint}");
+
+    let page = |query: &str| {
+        let reply = weir.admin_ask("GET", &format!("/admin/v1/zones/Z/minutes{query}"), &[], None);
+        (reply.status, reply.json()["code"].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(page("?from=60&to=86460").0, 200, "a day is a page");
+    assert_eq!(page("?from=60&to=86461").1, "out_of_range");
+    assert_eq!(page("?from=60&to=59").1, "out_of_range");
+    assert_eq!(page("?from=60").1, "missing_field");
+    assert_eq!(page("?from=60&to=x").1, "wrong_type");
+}
+
+/// Two servers count the people of one store. Nobody counts twice, and a third one knows all of them when both have stopped.
+pub(crate) fn servers_of_a_store_count_together() {
+    let redis = Standalone::start();
+    let text = zone("Z", 60, "mode = \"hold\"\npolling_period_ms = 500\nidle_timeout_s = 600");
+    let start = || Setup::new(&text).arg("--store").arg(redis.url()).start();
+    let (one, two) = (start(), start());
+    let join = |weir: &Weir| Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
+    for _ in 0..10 {
+        join(&one);
+        join(&two);
+    }
+    let add_up = |weir: &Weir, joined: u64| {
+        eventually("the minutes add up", || {
+            let shown = sum(&minutes(weir), "joined");
+            assert!(shown <= joined, "{shown} of {joined}: somebody counts twice");
+            (shown == joined).then_some(())
+        });
+    };
+    add_up(&one, 20);
+    add_up(&two, 20);
+    drop(one.stop());
+    add_up(&two, 20);
+    join(&two);
+    add_up(&two, 21);
+    drop(two.stop());
+    let day = unix_ms() / 86_400_000;
+    let life = |day: u64| redis.command(&["TTL", &format!("weir:v1:{{Z}}:minutes:{day}")]).int();
+    assert!((399 * 86_400..=400 * 86_400).contains(&life(day).max(life(day - 1))), "400 days");
+    let three = start();
+    add_up(&three, 21);
+    adds_up(&three, 21, 0);
+}
