@@ -746,8 +746,8 @@ pub(crate) async fn minutes_are_merged_and_kept(backend: &impl Backend, zone: &Z
     assert_eq!(line.minutes(LAST - 9, LAST + 9).await.expect("read"), [], "nothing is kept yet");
     for _ in 0..2 {
         keep(1, vec![minute(LAST, 5, b"one"), minute(LAST + 1, 7, b"")]).await;
-        keep(2, vec![minute(LAST, 4, b"other")]).await;
         keep(1, vec![minute(LAST, 5, b"one")]).await;
+        keep(2, vec![minute(LAST, 4, b"other")]).await;
     }
     keep(3, vec![minute(LAST + 1, u64::MAX >> 11, &[0xFF; 128])]).await;
     keep(1, vec![minute(LAST + 8, 9, b"")]).await;
