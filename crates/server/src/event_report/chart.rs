@@ -86,9 +86,11 @@ impl Chart {
         }
         for at in (0..points).step_by(points.div_ceil(6).max(1)) {
             let time = clock(from + 60 * (at * each) as u64);
+            // A time at the edge would be cut there.
+            let anchor = if x(at, points) > RIGHT - 20.0 { "end" } else { "middle" };
             let _ = write!(
                 html,
-                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{time}</text>",
+                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{time}</text>",
                 x(at, points),
                 FLOOR + 20.0
             );
