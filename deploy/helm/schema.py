@@ -195,7 +195,7 @@ def values(root: pathlib.Path) -> dict:
             ),
             "serviceMonitor": an_object({"enabled": FLAG, "labels": a_table({"type": "string"}), "intervalS": a_number(1, 3600)}),
             "networkPolicy": an_object(
-                {"enabled": FLAG, "publicFrom": PEERS, "adminFrom": PEERS, "dnsTo": PEERS, "redisTo": PEERS, "redisPorts": a_list(PORT)}
+                {"enabled": FLAG, "publicFrom": PEERS, "adminFrom": PEERS, "dnsTo": PEERS, "redisTo": PEERS, "redisPorts": a_list(PORT), "drand": FLAG}
             ),
             "gateway": an_object(
                 {

@@ -253,6 +253,40 @@ test("a closed zone, an unknown one, and clients that ask too often", async (t) 
   await rank_is(first, 1);
 });
 
+test("a closed zone leads on whoever has no place, and nobody round and round", async (t) => {
+  const instant = (seconds) => new Date(Date.now() + seconds * 1_000).toISOString().replace(/\.\d+/, "");
+  const ahead = (to) =>
+    `[[zone.event]]\nid = "sale"\nprequeue_from = "${instant(600)}"\nbegins = "${instant(900)}"\nends = "${instant(1_200)}"\n` +
+    `before = "closed"\nbefore_page = "${to}"\n`;
+  const other = zone("OTHER", { ...QUICK, mode: "hold" });
+  const weir = await Weir.start(t, { config: held() + other });
+  const holder = await page(t, `${weir.url}/wait/Z`);
+  await rank_is(holder, 1);
+  weir.configure(open() + ahead("/wait/OTHER") + other);
+  weir.signal("SIGHUP");
+  const closed = (zoneId) =>
+    until(`${zoneId} is closed`, async () => {
+      const body = JSON.stringify({ zoneId });
+      const reply = await fetch(`${weir.url}/traffic/wait`, { method: "POST", headers: { "content-type": "application/json" }, body });
+      return reply.status === 503;
+    });
+  await closed("Z");
+  const newcomer = await page(t, `${weir.url}/wait/Z`);
+  await newcomer.waitForURL(`${weir.url}/wait/OTHER`);
+  await rank_is(newcomer, 1);
+  await holder.reload();
+  await rank_is(holder, 1);
+  assert.equal(new URL(holder.url()).pathname, "/wait/Z", "whoever has a place stays");
+
+  weir.configure(open() + ahead("/wait/OTHER") + zone("OTHER", QUICK) + ahead("/wait/%5A?x=1"));
+  weir.signal("SIGHUP");
+  await closed("OTHER");
+  const last = await page(t, `${weir.url}/wait/Z`);
+  await comes_to(last, "closed");
+  const loaded = last.context().requests.filter(({ url }) => /^\/wait\/[^/.]+$/.test(new URL(url).pathname));
+  assert.ok(loaded.length <= 4, JSON.stringify(loaded.map(({ url }) => url)));
+});
+
 test("the language follows the address or the browser", async (t) => {
   const weir = await Weir.start(t, { config: held() });
   for (const [locale, query, lang, heading] of [

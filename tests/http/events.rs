@@ -142,7 +142,7 @@ pub(crate) fn events_of_a_file() {
 }
 
 /// What is wrong with an event is said, with the field, and changes nothing.
-/// Until the pre-queue, whoever comes is led to the page that the event names. The page of a zone without one says that it is closed.
+/// Until the pre-queue, whoever comes is told of the page that the event names. A zone without one says that it is closed.
 pub(crate) fn a_closed_zone_leads_to_the_page_of_its_event() {
     let weir = Setup::zone(600, "").start();
     let (mut soon, _) = event(600, 1_200);
@@ -157,19 +157,16 @@ pub(crate) fn a_closed_zone_leads_to_the_page_of_its_event() {
 
     soon["before_page"] = "https://shop.example/soon?sale=1".into();
     assert_eq!(patch(&weir, &json!({ "events": [soon] })).0, 200);
-    let led = eventually("the page leads on", || {
-        let reply = weir.get("/wait/Z");
-        (reply.status == 303).then_some(reply)
+    let refused = eventually("apps are told where people can go on", || {
+        let refused = weir.post("/traffic/wait", &body("Z", None));
+        refused.json()["page"].is_string().then_some(refused)
     });
-    assert_eq!(led.header("location"), Some("https://shop.example/soon?sale=1"));
-    assert_eq!(led.header("cache-control"), Some("no-store"));
-    let refused = weir.post("/traffic/wait", &body("Z", None));
     assert_eq!((refused.status, &refused.json()["page"]), (503, &"https://shop.example/soon?sale=1".into()));
-    soon["before_page"] = "/wait/Z".into();
-    assert_eq!(patch(&weir, &json!({ "events": [soon] })).0, 200);
-    eventually("it does not lead to itself", || (weir.get("/wait/Z").status == 200).then_some(()));
-    soon["before_page"] = "https://shop.example/soon?sale=1".into();
-    assert_eq!(patch(&weir, &json!({ "events": [soon] })).0, 200);
+    assert_eq!(
+        weir.get("/wait/Z").status,
+        200,
+        "the page asks before it leads on: whoever has a place stays"
+    );
     let shown = weir.admin_ask("GET", "/admin/v1/zones/Z", &[], None).json();
     assert_eq!(shown["events"][0]["before_page"], "https://shop.example/soon?sale=1");
 }
@@ -225,12 +222,7 @@ pub(crate) fn wrong_events_are_refused() {
             "`events.0.before_page`: \"javascript:alert(1)\" is no address",
         ),
         (closed_with("//elsewhere.example"), 400, "wrong_type", "is no address of a page"),
-        (
-            closed_with("https://shop.example@elsewhere.example/"),
-            400,
-            "wrong_type",
-            "is no address of a page",
-        ),
+        (closed_with("https://user:SECRET@elsewhere.example/"), 400, "wrong_type", "is no address of a page"),
         (closed_with("/a b"), 400, "wrong_type", "is no address of a page"),
         (two(1_100), 422, "out_of_range", "has its pre-queue from"),
         (json!({ "policy": { "opens_at": "soon" } }), 400, "wrong_type", "`policy.opens_at`"),
@@ -240,6 +232,7 @@ pub(crate) fn wrong_events_are_refused() {
         let detail = problem["detail"].as_str().unwrap_or_default();
         assert_eq!((refused, problem["code"].as_str()), (status, Some(code)), "{change}: {problem}");
         assert!(detail.contains(why), "{change}: {detail}");
+        assert!(!detail.contains("SECRET"), "{detail}");
     }
     assert_eq!(weir.admin_ask("GET", "/admin/v1/zones/Z", &[], None).json()["events"], json!([]));
     assert_eq!(patch(&weir, &two(1_300)).0, 200, "they meet, and do not overlap");

@@ -472,10 +472,10 @@ export class Place {
       this.#keep(null);
       return 0;
     }
-    const { code, title, detail, action } = problem;
+    const { code, title, detail, action, page } = problem;
     if (action !== "retry") {
       this.#end();
-      this.#show({ kind: "ended", trouble: { code, title, detail, action, retryMs: 0 } });
+      this.#show({ kind: "ended", trouble: { code, title, detail, action, retryMs: 0, page } });
       return 0;
     }
     const retryMs = untilRetry(problem, this.#failures, () => this.#platform.random());
@@ -487,7 +487,7 @@ export class Place {
       if (!this.#hasWarned) this.#platform.warn?.(this.#server);
       this.#hasWarned = true;
     }
-    const trouble: Trouble = { code, title, detail, action, retryMs: Math.ceil(retryMs) };
+    const trouble: Trouble = { code, title, detail, action, retryMs: Math.ceil(retryMs), page };
     if (this.#kept && !this.#kept.entered) this.#showWaiting(trouble);
     else this.#show({ kind: "joining", trouble });
     return retryMs;

@@ -25,6 +25,8 @@ export interface Trouble {
   readonly action: Action;
   /** When the client asks again, in milliseconds from now; 0 unless `action` is `retry`. */
   readonly retryMs: number;
+  /** The address of a page to which people can go on meanwhile, because the zone is closed around an event that names it; empty without one. */
+  readonly page: string;
 }
 
 /** A call that did not succeed. */
@@ -35,11 +37,13 @@ export class Problem extends Error {
   readonly action: Action;
   /** What `Retry-After` said, in milliseconds; 0 without it. */
   readonly retryAfterMs: number;
+  /** Where people can go on meanwhile; empty if nowhere. */
+  readonly page: string;
 
-  constructor(code: string, { status = 0, title = code, detail = "", retryAfterMs = 0 } = {}) {
+  constructor(code: string, { status = 0, title = code, detail = "", retryAfterMs = 0, page = "" } = {}) {
     super(detail || title);
     this.name = "Problem";
-    [this.code, this.title, this.detail, this.retryAfterMs] = [code, title, detail, retryAfterMs];
+    [this.code, this.title, this.detail, this.retryAfterMs, this.page] = [code, title, detail, retryAfterMs, page];
     this.action = actionOf(code, status);
   }
 }
@@ -51,10 +55,12 @@ function actionOf(code: string, status: number): Action {
 
 /** The problem of a problem document. A document without a code is not from Weir: a proxy in between has a problem. */
 export function problemOf(document: unknown, status: number, retryMs = 0): Problem {
-  const { code, title, detail } = (typeof document === "object" && document !== null ? document : {}) as Record<string, unknown>;
+  const { code, title, detail, page } = (typeof document === "object" && document !== null ? document : {}) as Record<string, unknown>;
   if (typeof code !== "string" || !/^[a-z0-9_]{1,64}$/.test(code)) return new Problem("away", { retryAfterMs: retryMs });
   const text = (value: unknown) => (typeof value === "string" ? value.slice(0, 1_000) : "");
-  return new Problem(code, { status, title: text(title) || code, detail: text(detail), retryAfterMs: retryMs });
+  // A part of an address would lead elsewhere.
+  const address = typeof page === "string" && page.length <= 1_024 ? page : "";
+  return new Problem(code, { status, title: text(title) || code, detail: text(detail), retryAfterMs: retryMs, page: address });
 }
 
 /** The problem of a reply that is not 2xx. */

@@ -301,7 +301,11 @@ async fn seconds(
     if !begun(&crowd, &mut ordered).await {
         return;
     }
-    tokio::time::sleep_until(crowd.clock.at(0)).await;
+    // Somebody may end the run while it waits for its start.
+    tokio::select! {
+        () = tokio::time::sleep_until(crowd.clock.at(0)) => {}
+        _ = is_over.wait_for(|over| *over) => return,
+    }
     let mut cpu = cpu_us();
     for at in 0_u32.. {
         let due_us = u64::from(at + 1) * SECOND_US;

@@ -1,7 +1,7 @@
 //! What is kept of a zone by minute, and how the offers of several servers become one row.
 //!
 //! A store does not read what servers counted. It only compares the weights with which counts begin, and keeps what each server knows
-//! alone beside them. `lua/minutes.lua` is the twin of [`Row::merge`].
+//! alone beside them. `lua/minutes.lua` is the twin of `Row::merge`.
 //!
 //! Invariants: offering the same again changes nothing. Counts never get lighter. A row has a limit, whatever servers offer.
 

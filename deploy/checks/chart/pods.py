@@ -147,6 +147,18 @@ class Network(unittest.TestCase):
         self.assertEqual(ports("redis-sentinel://s:26379?service=a:1,b:2", redisPorts=[26379, 6379]), {26379, 6379})
         self.assertEqual(set(self.egress({})), {53}, "the embedded store needs no Redis")
 
+    def test_relays_of_drand_are_reachable_where_an_event_needs_them(self) -> None:
+        def ports(**more: object) -> set[int]:
+            times = {"prequeue_from": "2031-12-01T08:30:00Z", "begins": "2031-12-01T09:00:00Z", "ends": "2031-12-01T12:00:00Z"}
+            event = {"id": "sale", **times, **more}
+            return set(self.egress({"config": {"zone": [{"id": "Z", "event": [event]}]}}))
+
+        self.assertEqual(ports(order="draw"), {53, 443})
+        self.assertEqual(ports(order="draw", randomness="drand"), {53, 443})
+        self.assertEqual(ports(order="draw", randomness="stated: six dice"), {53})
+        self.assertEqual(ports(), {53})
+        self.assertEqual(set(self.egress({"networkPolicy": {"drand": True}})), {53, 443}, "events that are made later")
+
     def test_redis_may_be_anywhere_until_peers_are_named(self) -> None:
         self.assertEqual(self.egress(SHARED)[6379], [])
         peers = [{"ipBlock": {"cidr": "10.0.0.0/28"}}]

@@ -26,7 +26,8 @@ type Fields = Record<string, unknown>;
 
 /** The pass of a text. Does not spend it. `nowS`: seconds since 1970. Throws a `Refusal`. */
 export async function verify(text: string, keys: Keys, audience: string, zone: string, nowS: number): Promise<Pass> {
-  const parts = text.length <= MAX_PASS ? text.split(".") : [];
+  // A form may lack the field, or have it twice.
+  const parts = typeof text === "string" && text.length <= MAX_PASS ? text.split(".") : [];
   const [head = "", body = "", mark = ""] = parts;
   if (parts.length !== 3 || !parts.every((part) => PART.test(part))) throw new Refusal("unreadable");
   const { kid, alg, crit } = fieldsOf(head);

@@ -130,6 +130,11 @@ test("services that share a Redis accept a pass once", { skip: !process.env.PASS
   assert.ok((await client.expireTime(`weir:spent:${good.claims.jti}`)) === good.claims.exp + 65);
 });
 
+test("a form without the field has no pass", async (t) => {
+  const [passes] = await ready(t);
+  for (const text of [undefined, null, 5, ["a.b.c"]]) assert.equal((await said(passes, text))[0], "unreadable");
+});
+
 test("options that cannot be right are refused", () => {
   for (const options of [{ weir: "weir.example", zone: "Z" }, { weir: "http://w", zone: "" }, { weir: "http://w", zone: "Z", audience: "" }]) {
     assert.throws(() => passes(options), TypeError);

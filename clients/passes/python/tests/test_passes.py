@@ -202,6 +202,12 @@ class TestRecord(Case):
         self.assertRaises(TypeError, self.passes(spend=spend).accept, GOOD["pass"])
         self.assertIsInstance(asyncio.run(self.passes(spend=spend).accept_async(GOOD["pass"])), Pass)
 
+    def test_a_form_without_the_field_has_no_pass(self) -> None:
+        for text in (None, 5, ["a.b.c"]):
+            with self.assertRaises(Refusal) as refused:
+                self.passes().accept(text)  # type: ignore[arg-type]
+            self.assertEqual(refused.exception.code, "unreadable")
+
     def test_options_that_cannot_be_right_are_refused(self) -> None:
         for options in (("weir.example", "Z"), ("http://w", ""), ("http://w", "Z", "")):
             self.assertRaises(ValueError, Passes, *options)

@@ -165,7 +165,10 @@ impl EventJson {
                 let what = format!("only an event with {of} = closed has it");
                 return Err(EventFault { field, what });
             }
-            let fault = |fault: NoPageAddress| EventFault { field, what: format!("{text:?} {fault}") };
+            // An address with a user may have a password.
+            let shown =
+                if text.contains('@') { "the address with an @".to_owned() } else { format!("{text:?}") };
+            let fault = |fault: NoPageAddress| EventFault { field, what: format!("{shown} {fault}") };
             PageAddress::parse(text).map(Some).map_err(fault)
         };
         Ok(Event {

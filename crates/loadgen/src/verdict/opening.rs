@@ -19,6 +19,9 @@ use crate::{
 /// time. An opening that was moved earlier does not count any more.
 const RECENT_MS: u32 = 60_000;
 
+/// An opening that is this far from the one for which the run was made was moved, milliseconds. Clocks and the network explain less.
+const MOVED_MS: u32 = 2_000;
+
 /// When the zone opened, as the users were told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Opening {
@@ -104,6 +107,15 @@ pub(super) fn judge(plan: &Plan, stories: &[Story]) -> Option<Check> {
     let early = found.iter().filter(|(_, fault)| is_early(fault)).count();
     let (early, less) = (early as u64, (found.len() - early) as u64);
     let opened = at(opening.earliest_ms);
+    let planned_ms = plan.opening.as_ref().map_or(opening.earliest_ms, |planned| planned.at_ms);
+    if early == 0 && less > 0 && planned_ms.abs_diff(opening.earliest_ms) > MOVED_MS {
+        let before = at(planned_ms);
+        let note = bilingual!(
+            "The event was moved from {before} to {opened} during the run. Nobody entered before; the waits that users were told are not judged.",
+            "실행 중에 행사가 {before}에서 {opened}(으)로 옮겨졌습니다. 먼저 입장한 사람은 없으며, 안내된 대기 시간은 판정하지 않습니다."
+        );
+        return Some(check("opening", Judgement::Open, 0, None, note, None));
+    }
     if opening.apart_ms > 2 * CLOCKS_MS {
         let (first, last) = (at(opening.earliest_ms), at(opening.latest_ms));
         let note = bilingual!(

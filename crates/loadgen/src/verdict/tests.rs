@@ -362,6 +362,21 @@ fn an_opening_is_as_told() {
     let check = judged(&|stories| stories[7].opens.iter_mut().for_each(|opens| opens.in_ms += 1_000));
     assert_eq!(check.judgement, Judgement::Bad, "{check:?}");
     assert!(check.note.contains("different openings"), "{check:?}");
+    // The event was moved during the run: the first waits were right when they were told.
+    let moved = |plan_ms: u32, entered_early: bool| {
+        let mut stories = pre_queue(100, 200_000);
+        stories[5].first_told = told(100);
+        if entered_early {
+            stories[3].entered = call(199_000, 199_010);
+        }
+        let plan =
+            Plan { opening: Some(crate::report::Opening { at_ms: plan_ms, draw: None }), ..plan(Some(60)) };
+        let (checks, _) = judge(&plan, 300_000, &stories, &[]);
+        checks.into_iter().find(|check| check.name == "opening").expect("it is there")
+    };
+    assert_eq!(moved(100_000, false).judgement, Judgement::Open, "{:?}", moved(100_000, false));
+    assert_eq!(moved(200_000, false).judgement, Judgement::Bad);
+    assert_eq!(moved(100_000, true).judgement, Judgement::Bad, "somebody entered before all the same");
     // What somebody was told who left long before the opening was moved does not count.
     let check = judged(&|stories| {
         stories[7].opens.iter_mut().for_each(|opens| opens.told = Call { sent_ms: 100, heard_ms: 110 });

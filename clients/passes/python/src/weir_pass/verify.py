@@ -40,7 +40,8 @@ class Unverified:
     @classmethod
     def read(cls, text: str) -> "Unverified":
         """The parts of a text. Raises `Refusal`."""
-        parts = text.split(".") if len(text) <= MAX_PASS else []
+        # A form may lack the field.
+        parts = text.split(".") if isinstance(text, str) and len(text) <= MAX_PASS else []
         if len(parts) != 3:
             raise Refusal("unreadable")
         head, body, mark = parts

@@ -9,7 +9,7 @@ use gate::Refusal;
 use http_body_util::Full;
 use hyper::{
     HeaderMap, Response, StatusCode,
-    header::{CACHE_CONTROL, HeaderValue, LOCATION},
+    header::{HeaderValue, LOCATION},
     http::request::Parts,
 };
 
@@ -70,10 +70,7 @@ impl PublicState {
         ("zone" = String, Path, description = "The zone's id", example = "TEST_ZONE"),
         ("lang" = Option<String>, Query, description = "`en` or `ko`; otherwise as the browser prefers"),
     ),
-    responses(
-        (status = 200, description = "The page", content_type = "text/html", body = String),
-        (status = 303, description = "The zone is closed around an event that names another page", headers(("location" = String))),
-    ),
+    responses((status = 200, description = "The page", content_type = "text/html", body = String)),
 )]
 pub(super) async fn page(
     State(state): State<PublicState>,
@@ -81,17 +78,6 @@ pub(super) async fn page(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response<Full<Bytes>> {
-    // A page that led to itself would be no page.
-    let own = format!("/wait/{zone}");
-    if let Some(page) = state.gate.closed_page(zone.as_str()).filter(|page| page.as_str() != own)
-        && let Ok(address) = HeaderValue::from_str(page.as_str())
-    {
-        let mut response = Response::new(Full::default());
-        *response.status_mut() = StatusCode::SEE_OTHER;
-        response.headers_mut().insert(LOCATION, address);
-        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        return response;
-    }
     let policy = state.gate.policy(zone.as_str());
     // A zone that does not exist gets a page, too, which says so.
     let may_exist = policy.is_some() || state.gate.may_keep(zone.as_str()).await;

@@ -4,6 +4,8 @@
 (() => {
   const { zone, lang, idle_timeout_s, target, texts } = JSON.parse(document.getElementById("weir").textContent);
   const NOTICE_MS = 60_000;
+  /// How long a page is not led to again, in ms.
+  const LED_MS = 60_000;
   // The shortest time between two announcements to screen readers about the line's movement.
   const ANNOUNCE_MS = 60_000;
   // The shortest time for which a reason is visible.
@@ -254,7 +256,22 @@
     if (!again) go();
   }
 
-  function problem({ code, final, retry }) {
+  /// Goes on to the page that the closed zone's event names. Pages that lead to each other would do so for ever, so each is shown once a
+  /// minute; without storage, only a page of another host.
+  function goes_on(page) {
+    const to = new URL(page, location.href);
+    try {
+      const led = `weir led to ${to.origin}${decodeURI(to.pathname)}`;
+      if (Math.abs(Date.now() - Number(sessionStorage.getItem(led))) < LED_MS) return false;
+      sessionStorage.setItem(led, Date.now());
+    } catch {
+      if (to.origin === location.origin) return false;
+    }
+    location.replace(to);
+    return true;
+  }
+
+  function problem({ code, final, retry, page }) {
     if (final) {
       const known = { gone: "gone", bad_token: "gone", unknown_zone: "unknown" };
       write("trouble", "");
@@ -264,6 +281,7 @@
     const outside = { zone_closed: "closed", zone_full: "full" }[code];
     if (outside && !has_place) {
       write("trouble", "");
+      if (page && goes_on(page)) return;
       return show(outside);
     }
     const values = { idle, retry: kept_for(retry) };

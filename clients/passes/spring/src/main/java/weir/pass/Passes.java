@@ -120,7 +120,8 @@ public final class Passes {
 
     /** The pass of a text. Does not spend it. */
     private Pass verify(String text) {
-        String[] parts = text.length() <= MAX_PASS ? text.split("\\.", -1) : new String[0];
+        // A form may lack the field.
+        String[] parts = text != null && text.length() <= MAX_PASS ? text.split("\\.", -1) : new String[0];
         if (parts.length != 3) {
             throw new Refusal(Refusal.Code.UNREADABLE);
         }

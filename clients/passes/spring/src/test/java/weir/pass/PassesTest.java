@@ -142,6 +142,12 @@ class PassesTest {
     }
 
     @Test
+    void aFormWithoutTheFieldHasNoPass() throws Exception {
+        Passes passes = passes(publish("all"), null);
+        assertEquals(Refusal.Code.UNREADABLE, assertThrows(Refusal.class, () -> passes.accept(null)).code());
+    }
+
+    @Test
     void ofAHundredWhoShowOnePassAtOnceOneEnters() throws Exception {
         Publisher at = publish("all");
         Passes passes = passes(at, null);
