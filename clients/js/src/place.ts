@@ -473,9 +473,10 @@ export class Place {
       return 0;
     }
     const { code, title, detail, action, page } = problem;
+    const trouble = (retryMs: number): Trouble => ({ code, title, detail, action, retryMs, page });
     if (action !== "retry") {
       this.#end();
-      this.#show({ kind: "ended", trouble: { code, title, detail, action, retryMs: 0, page } });
+      this.#show({ kind: "ended", trouble: trouble(0) });
       return 0;
     }
     const retryMs = untilRetry(problem, this.#failures, () => this.#platform.random());
@@ -487,9 +488,9 @@ export class Place {
       if (!this.#hasWarned) this.#platform.warn?.(this.#server);
       this.#hasWarned = true;
     }
-    const trouble: Trouble = { code, title, detail, action, retryMs: Math.ceil(retryMs), page };
-    if (this.#kept && !this.#kept.entered) this.#showWaiting(trouble);
-    else this.#show({ kind: "joining", trouble });
+    const told = trouble(Math.ceil(retryMs));
+    if (this.#kept && !this.#kept.entered) this.#showWaiting(told);
+    else this.#show({ kind: "joining", trouble: told });
     return retryMs;
   }
 
@@ -601,5 +602,5 @@ export function begin(server: string, zone: string, platform: () => Platform): P
     // Reported below.
   }
   if (url && /^https?:$/.test(url.protocol)) return new Place(platform(), url.href, zone);
-  throw new TypeError(`wait: server must be an address such as https://weir.example, not "${server}"`);
+  throw new TypeError(`wait: server must be an address like https://weir.example, not "${server}"`);
 }

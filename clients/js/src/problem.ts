@@ -58,9 +58,7 @@ export function problemOf(document: unknown, status: number, retryMs = 0): Probl
   const { code, title, detail, page } = (typeof document === "object" && document !== null ? document : {}) as Record<string, unknown>;
   if (typeof code !== "string" || !/^[a-z0-9_]{1,64}$/.test(code)) return new Problem("away", { retryAfterMs: retryMs });
   const text = (value: unknown) => (typeof value === "string" ? value.slice(0, 1_000) : "");
-  // A part of an address would lead elsewhere.
-  const address = typeof page === "string" && page.length <= 1_024 ? page : "";
-  return new Problem(code, { status, title: text(title) || code, detail: text(detail), retryAfterMs: retryMs, page: address });
+  return new Problem(code, { status, title: text(title) || code, detail: text(detail), retryAfterMs: retryMs, page: text(page) });
 }
 
 /** The problem of a reply that is not 2xx. */

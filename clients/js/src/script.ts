@@ -33,9 +33,9 @@ class PlaceOfPage extends EventTarget {
     const dispatch = (name: string, detail: object) => this.dispatchEvent(new CustomEvent(name, { detail }));
     if (state.kind === "entered") return void dispatch("entered", { pass: state.pass, again: state.again });
     if (state.trouble) {
-      const { code, title, detail, action, retryMs, page } = state.trouble;
+      const { action, retryMs, ...said } = state.trouble;
       const final = action !== "retry";
-      dispatch("problem", { code, title, detail, final, retry: final ? null : Math.ceil(retryMs / 1_000), page });
+      dispatch("problem", { ...said, final, retry: final ? null : Math.ceil(retryMs / 1_000) });
     } else if (state.kind === "waiting") {
       const { rank, progress, eta, reason, stale, opensInMs, stock, beyondStock } = state;
       dispatch("waiting", { rank, progress, eta, reason, stale, opens_in_ms: opensInMs, stock, beyond_stock: beyondStock });

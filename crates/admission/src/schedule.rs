@@ -80,8 +80,8 @@ pub struct PageAddress(Arc<str>);
 pub struct NoPageAddress;
 
 impl PageAddress {
-    /// The longest address, in bytes.
-    pub const MAX: usize = 1_024;
+    /// The longest address, in bytes. Clients cut longer texts of errors.
+    pub const MAX: usize = 1_000;
 
     /// Reads an address.
     ///

@@ -15,6 +15,20 @@ pub fn unix_ms() -> u64 {
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// How often both clocks are read.
+const READINGS: usize = 32;
+
+/// Both clocks at the same instant. A busy machine may stop the process between the two, for as long as a second, so the closest of several
+/// readings counts.
+fn both() -> (Instant, u64) {
+    let read = |_| {
+        let (now, now_unix) = (Instant::now(), unix_ms());
+        (now.elapsed(), now, now_unix)
+    };
+    let (_, now, now_unix) = (0..READINGS).map(read).min().expect("there are several");
+    (now, now_unix)
+}
+
 /// Time since the start of the run. The Unix clock is read once, so later steps of it have no effect.
 #[derive(Debug, Default)]
 pub struct Clock(OnceLock<Instant>);
@@ -22,7 +36,7 @@ pub struct Clock(OnceLock<Instant>);
 impl Clock {
     /// Sets the start, milliseconds of the Unix clock. Later calls have no effect.
     pub fn begin_at(&self, start_unix_ms: u64) {
-        let (now, now_unix) = (Instant::now(), unix_ms());
+        let (now, now_unix) = both();
         let start = if start_unix_ms >= now_unix {
             now + Duration::from_millis(start_unix_ms - now_unix)
         } else {
