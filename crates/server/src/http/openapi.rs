@@ -144,10 +144,8 @@ impl Modify for AdminRefusals {
                     ("post", "/admin/v1/zones/{id}/leave") => &[NOTHING_TO_LEAVE, BUSY, STORE_AWAY],
                     ("post", "/admin/v1/zones/{id}/draws/{event}") => &[NO_DRAW, DRAW_DECIDED, STORE_AWAY],
                     ("get", "/admin/v1/events") => &[OVERLOADED, STOPPING],
-                    (
-                        "get",
-                        "/admin/v1/zones" | "/admin/v1/zones/{id}/stats" | "/admin/v1/zones/{id}/minutes",
-                    ) => &[OUT_OF_RANGE],
+                    ("get", "/admin/v1/zones" | "/admin/v1/zones/{id}/stats") => &[OUT_OF_RANGE],
+                    ("get", "/admin/v1/zones/{id}/minutes") => &[OUT_OF_RANGE, STORE_AWAY],
                     _ => &[],
                 };
                 let names_a_zone = path.contains("{id}") || path == "/admin/v1/changes";
