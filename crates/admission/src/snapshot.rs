@@ -28,7 +28,7 @@ pub struct Position {
     pub slot_in_ms: Option<u32>,
 }
 
-/// Totals of a zone. All except `waiting` and `present` only grow, from 0 at the start of the store.
+/// Totals of a zone. All except `waiting` and `present` only grow. In a store that keeps totals those go on after a restart; the others begin at 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Live tickets.

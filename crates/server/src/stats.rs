@@ -21,10 +21,10 @@ use std::{
     time::Duration,
 };
 
-use admission::{Stock, Tally, Totals, ZoneId};
+use admission::{Stock, Totals, ZoneId};
 use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription, Tallied, Zone};
 use gate::{Gate, ZoneTotals};
-use store::{Store, StoreError, minutes::READ_MAX};
+use store::{Store, StoreError};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::{clock::unix_ms, stock::Stocks, told_waits::ToldWaits};
@@ -187,15 +187,9 @@ impl Stats {
         (id, zone): (&ZoneId, Zone),
         (from, to): (u32, u32),
     ) -> Result<Vec<PastMinute>, StoreError> {
-        let mut all: BTreeMap<u64, (Counted, Vec<(u64, MinuteWaits)>)> = BTreeMap::new();
         // What happened in the first minute is told by the one before it.
-        let mut at = from.saturating_sub(1);
-        while at < to {
-            let end = to.min(at.saturating_add(READ_MAX));
-            let kept = gate.minutes(id, at, end).await?;
-            all.extend(kept.iter().filter_map(record::read).map(|kept| (kept.0.minute.at_s, kept)));
-            at = end;
-        }
+        let kept = keeper::read_kept(gate, id, from.saturating_sub(1), to).await?;
+        let mut all: BTreeMap<u64, _> = kept.into_iter().map(|kept| (kept.0.minute.at_s, kept)).collect();
         if let Some(of_zone) = self.zones().get(&zone) {
             let current = of_zone.current().filter(|_| of_zone.unsent.is_read_back());
             for (counted, waits) in of_zone.unsent.known().cloned().chain(current) {
@@ -271,25 +265,26 @@ impl OfZone {
     /// Takes in the totals and what is left now. If a minute is over in which anything happened, it is to be offered.
     fn take(&mut self, shown: &ZoneTotals, unix_s: u64, left: impl Fn(&ZoneId) -> Option<Left>) {
         if self.id.is_none() {
-            let Tally { joined, entered, evicted, slots_used, .. } = shown.first;
-            (self.id, self.first) =
-                (Some(shown.zone.clone()), Totals { joined, entered, evicted, slots_used });
+            (self.id, self.first) = (Some(shown.zone.clone()), Totals::from(&shown.first));
         }
         let at = (shown.store_ms, shown.at);
-        if let Some((minute, totals)) = self.minutes.take(&shown.tallied, &shown.first, unix_s, at) {
-            let [left, left_before] = &mut self.left;
-            let waits = self.of_minute.take().map(|of_minute| of_minute.read()).unwrap_or_default();
-            if minute.has_anything() || waits.people > 0 || left != left_before {
-                left_before.clone_from(left);
-                self.unsent.push(Counted { minute, totals, left: left.clone() }, waits);
+        if let Some(over) = self.minutes.take(&shown.tallied, &shown.first, unix_s, at) {
+            if let Some((counted, waits)) = self.counted(over) {
+                self.left[1].clone_from(&counted.left);
+                self.unsent.push(counted, waits);
             }
+            self.of_minute = None;
         }
         self.left[0] = left(&shown.zone).unwrap_or_default();
     }
 
     /// The minute that is not over, if anything happened in it.
     fn current(&self) -> Option<(Counted, MinuteWaits)> {
-        let (minute, totals) = self.minutes.current()?;
+        self.counted(self.minutes.current()?)
+    }
+
+    /// A minute with the waits and the pieces of now, if anything happened in it.
+    fn counted(&self, (minute, totals): (Minute, Totals)) -> Option<(Counted, MinuteWaits)> {
         let waits = self.of_minute.as_ref().map(minute_waits::OfMinute::read).unwrap_or_default();
         let [left, left_before] = &self.left;
         let has_anything = minute.has_anything() || waits.people > 0 || left != left_before;
@@ -304,6 +299,7 @@ fn left_of(stock: &Stock) -> Left {
 
 #[cfg(test)]
 mod tests {
+    use admission::Tally;
     use events::Entered;
 
     use super::*;

@@ -45,6 +45,13 @@ pub struct Totals {
     pub slots_used: u64,
 }
 
+impl From<&Tally> for Totals {
+    fn from(tally: &Tally) -> Self {
+        let Tally { joined, entered, evicted, slots_used, .. } = *tally;
+        Self { joined, entered, evicted, slots_used }
+    }
+}
+
 /// The changes that must be durable before the replies are sent.
 #[derive(Clone, Debug)]
 pub struct Delta {
@@ -106,8 +113,7 @@ impl Zone {
         // Who they are is not kept: they show themselves.
         let counts = self.policy.max_active > 0;
         let inside = self.inside.known(self.now_ms).filter(|_| counts);
-        let Tally { joined, entered, evicted, slots_used, .. } = self.tally;
-        let totals = Totals { joined, entered, evicted, slots_used };
+        let totals = Totals::from(&self.tally);
         let header =
             Header { epoch: self.epoch, next: self.next, base_page, inside, drawn: self.drawn, totals };
         let mut pages = Vec::new();

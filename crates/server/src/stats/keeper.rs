@@ -29,6 +29,7 @@ use tokio::{
 use super::{
     MINUTES, Minute, OfZone, Stats,
     minute_waits::MinuteWaits,
+    minutes::grown,
     record::{Counted, offered, read},
 };
 use crate::clock::unix_ms;
@@ -149,15 +150,13 @@ impl Stats {
     ) {
         let mut calls = JoinSet::new();
         for (zone, id, first) in self.to_read() {
-            self.wait_for_room(&mut calls).await;
+            self.await_calls(&mut calls, AT_ONCE).await;
             let gate = Arc::clone(gate);
             calls.spawn(async move { Done::ReadBack(zone, read_back(&gate, &id, first).await) });
         }
-        while let Some(done) = calls.join_next().await {
-            done.into_iter().for_each(|done| self.take_done(done));
-        }
+        self.await_calls(&mut calls, 1).await;
         for (zone, id, offered) in self.to_offer(now_s, second_of) {
-            self.wait_for_room(&mut calls).await;
+            self.await_calls(&mut calls, AT_ONCE).await;
             let (gate, server) = (Arc::clone(gate), self.server);
             calls.spawn(async move {
                 let last = offered.last().map(|offered| offered.minute);
@@ -165,9 +164,7 @@ impl Stats {
                 Done::Offered(zone, last.filter(|_| matches!(kept, Ok(Ok(())))))
             });
         }
-        while let Some(done) = calls.join_next().await {
-            done.into_iter().for_each(|done| self.take_done(done));
-        }
+        self.await_calls(&mut calls, 1).await;
     }
 
     /// The zones of which it is not known what was kept, with the first minute that this server saw.
@@ -191,8 +188,9 @@ impl Stats {
         self.zones().iter_mut().filter_map(due).collect()
     }
 
-    async fn wait_for_room(&self, calls: &mut JoinSet<Done>) {
-        while calls.len() >= AT_ONCE {
+    /// Takes in what calls came to, until fewer than `fewer_than` are left.
+    async fn await_calls(&self, calls: &mut JoinSet<Done>, fewer_than: usize) {
+        while calls.len() >= fewer_than {
             let done = calls.join_next().await;
             done.into_iter().flatten().for_each(|done| self.take_done(done));
         }
@@ -262,7 +260,6 @@ impl OfZone {
     fn since(&self, last: &Counted, first_s: u64) -> Totals {
         let is_first = last.minute.at_s >= first_s;
         let old = |total: u64, grown: u32| if is_first { total.saturating_sub(grown.into()) } else { total };
-        let grown = |new: u64, old: u64| if new < old { new } else { new - old };
         Totals {
             joined: grown(self.first.joined, old(last.totals.joined, last.minute.joined)),
             entered: grown(self.first.entered, old(last.totals.entered, last.minute.entered)),
@@ -285,14 +282,26 @@ async fn read_back<S: Store>(
     first: Minute,
 ) -> Result<Vec<Counted>, StoreError> {
     let end = u32::try_from(first.at_s / 60).unwrap_or(u32::MAX - 1) + 1;
+    let from = end.saturating_sub(u32::try_from(MINUTES).expect("a few hundred") + 1);
+    let kept = read_kept(gate, zone, from, end).await?;
+    Ok(kept.into_iter().map(|(counted, _)| counted).collect())
+}
+
+/// What is kept from minute `from` on and before `to`, in minutes since 1970, with the waits that each server knows.
+pub(super) async fn read_kept<S: Store>(
+    gate: &Gate<S>,
+    zone: &ZoneId,
+    from: u32,
+    to: u32,
+) -> Result<Vec<(Counted, Vec<(u64, MinuteWaits)>)>, StoreError> {
     let mut all = Vec::new();
-    let mut from = end.saturating_sub(u32::try_from(MINUTES).expect("a few hundred") + 1);
-    while from < end {
-        let to = end.min(from + READ_MAX);
-        let kept = timeout(PATIENCE, gate.minutes(zone, from, to)).await;
+    let mut at = from;
+    while at < to {
+        let end = to.min(at.saturating_add(READ_MAX));
+        let kept = timeout(PATIENCE, gate.minutes(zone, at, end)).await;
         let kept = kept.unwrap_or_else(|_| Err(StoreError::Away("it did not answer in time".to_owned())))?;
-        all.extend(kept.iter().filter_map(read).map(|(counted, _)| counted));
-        from = to;
+        all.extend(kept.iter().filter_map(read));
+        at = end;
     }
     Ok(all)
 }

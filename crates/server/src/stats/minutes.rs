@@ -35,6 +35,11 @@ pub struct Minute {
     pub admit_per_minute: u32,
 }
 
+/// How much a total grew. One that decreased belongs to a store that started again, and counts from 0.
+pub(super) fn grown(new: u64, old: u64) -> u64 {
+    if new < old { new } else { new - old }
+}
+
 impl Minute {
     /// Whether anything happened in it, or anybody waits.
     pub(super) fn has_anything(&self) -> bool {
@@ -119,10 +124,8 @@ impl Minutes {
             slots_used: first.slots_used,
             ..*totals
         });
-        let grown = |total: fn(&Tallied) -> u64| {
-            let (new, old) = (total(totals), total(&old));
-            u32::try_from(if new < old { new } else { new - old }).unwrap_or(u32::MAX)
-        };
+        let grown =
+            |total: fn(&Tallied) -> u64| u32::try_from(grown(total(totals), total(&old))).unwrap_or(u32::MAX);
         let minute = self.minutes.back_mut().expect("there is one, or it was added above");
         let entered = grown(|totals| totals.entered);
         minute.waiting = totals.waiting;

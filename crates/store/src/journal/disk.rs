@@ -330,10 +330,11 @@ fn write_minutes(write: &WriteTransaction, batch: &Batch) -> Result<(), Fault> {
     for ((minute, id), row) in &batch.minutes {
         table.insert((*minute, id.as_str()), row.as_slice())?;
     }
+    let swept_before = swept_before(batch);
     for _ in 0..MINUTES_SWEPT {
         let too_many = table.len()? > MINUTES_MAX;
         let oldest = table.first()?.map(|(key, _)| key.value().0);
-        if !too_many && oldest.is_none_or(|minute| minute >= swept_before(batch)) {
+        if !too_many && oldest.is_none_or(|minute| minute >= swept_before) {
             break;
         }
         table.pop_first()?;

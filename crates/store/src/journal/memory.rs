@@ -71,9 +71,10 @@ impl Journal for MemoryJournal {
         self.learned.extend(batch.learned.iter().cloned());
         self.draws.extend(batch.draws.iter().cloned());
         self.minutes.extend(batch.minutes.iter().cloned());
+        let swept_before = swept_before(batch);
         for _ in 0..MINUTES_SWEPT {
             let too_many = self.minutes.len() as u64 > MINUTES_MAX;
-            let is_old = |((minute, _), _): (&MinuteKey, _)| *minute < swept_before(batch);
+            let is_old = |((minute, _), _): (&MinuteKey, _)| *minute < swept_before;
             if !too_many && !self.minutes.first_key_value().is_some_and(is_old) {
                 break;
             }
