@@ -1,9 +1,5 @@
 //! Whether the target is a waiting room.
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::{Request, header::CONTENT_TYPE};
-
 use crate::{
     connect,
     pool::{Listening, Pool},
@@ -30,12 +26,7 @@ pub(crate) async fn check(url: &str, setup: &Setup) -> Result<(), TargetError> {
     if setup.streams() == 0 {
         return Ok(());
     }
-    let address = wire::stream(&format!("{}{}", target.prefix, wire::STREAM), zone, NO_TOKEN);
-    let mut request: Request<Full<Bytes>> = Request::get(address)
-        .body(Full::default())
-        .map_err(|error| TargetError::Url { url: url.to_owned(), why: error.to_string() })?;
-    *request.headers_mut() = target.headers().map_err(TargetError::Way)?;
-    request.headers_mut().remove(CONTENT_TYPE);
+    let request = target.get(&wire::stream(wire::STREAM, zone, NO_TOKEN)).map_err(TargetError::Way)?;
     let why = match pool.listen(request, || {}).await {
         Ok(Listening::Refused(reply)) if ![404, 405, 501].contains(&reply.status) => return Ok(()),
         Ok(Listening::Refused(reply)) => format!("it answered {} to {}", reply.status, wire::STREAM),
@@ -47,13 +38,9 @@ pub(crate) async fn check(url: &str, setup: &Setup) -> Result<(), TargetError> {
 
 async fn check_room(url: &str, setup: &Setup, pool: &Pool) -> Result<(), TargetError> {
     let (url, target, zone) = (url.to_owned(), &setup.target, &setup.zone);
-    let headers = target.headers().map_err(TargetError::Way)?;
     let mut last = String::new();
     for (path, token) in [(wire::ENTRY, Some(NO_TOKEN)), (wire::WAIT, None)] {
-        let mut request: Request<Full<Bytes>> = Request::post(format!("{}{path}", target.prefix))
-            .body(Full::new(wire::body(zone, token)))
-            .map_err(|error| TargetError::Url { url: url.clone(), why: error.to_string() })?;
-        *request.headers_mut() = headers.clone();
+        let request = target.post(path, wire::body(zone, token)).map_err(TargetError::Way)?;
         let reply = pool.call(request, || {}).await;
         let reply = reply.map_err(|why| {
             // Without encryption nothing but the first call shows whether the server speaks it.
@@ -108,24 +95,6 @@ mod tests {
     };
 
     use super::*;
-    use crate::{
-        profile,
-        target::{Way, parse},
-    };
-
-    fn setup(url: &str) -> Setup {
-        Setup {
-            target: parse(url, &Way::default()).expect("a target"),
-            zone: "Z".to_owned(),
-            profile: profile::load("spike").expect("built in"),
-            connections: 1,
-            sources: Vec::new(),
-            workers: None,
-            start_unix_ms: None,
-            seed: 1,
-            opening: None,
-        }
-    }
 
     /// A room without streams is named before the run, if users will listen.
     #[tokio::test]
@@ -146,7 +115,7 @@ mod tests {
                     socket.write_all(format!("HTTP/1.1 {reply}").as_bytes()).await.expect("taken");
                 }
             });
-            let mut setup = setup(&url);
+            let mut setup = Setup::of_test(&url, "spike");
             setup.profile.stream_share = share;
             let checked = check(&url, &setup).await;
             server.abort();
@@ -184,7 +153,7 @@ mod tests {
                 }
             });
             let url = format!("http://{address}");
-            let checked = check(&url, &setup(&url)).await;
+            let checked = check(&url, &Setup::of_test(&url, "spike")).await;
             assert_eq!(checked.is_ok(), is_room, "{code}: {checked:?}");
             server.await.expect("no panic");
         }

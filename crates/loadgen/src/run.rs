@@ -60,6 +60,22 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// A run of a built-in profile against `url`, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_test(url: &str, profile: &str) -> Self {
+        Self {
+            target: crate::target::parse(url, &crate::target::Way::default()).expect("a target"),
+            zone: "Z".to_owned(),
+            profile: crate::profile::load(profile).expect("built in"),
+            connections: 1,
+            sources: Vec::new(),
+            workers: None,
+            start_unix_ms: None,
+            seed: 1,
+            opening: None,
+        }
+    }
+
     /// The number of workers.
     ///
     /// # Errors

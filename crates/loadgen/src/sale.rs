@@ -4,9 +4,6 @@
 //! drawn, the published rule of the zone names the event. Invariant: the start of the run is chosen so that the pre-queue ends, in whole
 //! seconds from the start, when the event begins.
 
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::{Request, header::CONTENT_TYPE};
 use jiff::Timestamp;
 use serde::{Deserialize, de::DeserializeOwned};
 use thiserror::Error;
@@ -209,19 +206,11 @@ pub(crate) fn place(setup: &mut Setup, ahead: &Ahead, now_ms: u64) -> Result<Str
 }
 
 async fn post(setup: &Setup, pool: &Pool, path: &str, token: Option<&str>) -> Result<Reply, String> {
-    let request = Request::post(format!("{}{path}", setup.target.prefix))
-        .body(Full::new(wire::body(&setup.zone, token)));
-    let mut request = request.map_err(|error| error.to_string())?;
-    *request.headers_mut() = setup.target.headers()?;
-    pool.call(request, || {}).await
+    pool.call(setup.target.post(path, wire::body(&setup.zone, token))?, || {}).await
 }
 
 async fn get<T: DeserializeOwned>(setup: &Setup, pool: &Pool, path: &str) -> Result<T, String> {
-    let request = Request::get(format!("{}{path}", setup.target.prefix)).body(Full::<Bytes>::default());
-    let mut request = request.map_err(|error| error.to_string())?;
-    *request.headers_mut() = setup.target.headers()?;
-    request.headers_mut().remove(CONTENT_TYPE);
-    let reply = pool.call(request, || {}).await?;
+    let reply = pool.call(setup.target.get(path)?, || {}).await?;
     match reply.status {
         200 => serde_json::from_slice(&reply.body)
             .map_err(|_| format!("{path} is not JSON of the expected form")),
@@ -232,23 +221,9 @@ async fn get<T: DeserializeOwned>(setup: &Setup, pool: &Pool, path: &str) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        profile,
-        target::{Way, parse},
-    };
 
     fn setup() -> Setup {
-        Setup {
-            target: parse("http://127.0.0.1:1", &Way::default()).expect("a target"),
-            zone: "Z".to_owned(),
-            profile: profile::load("sale").expect("built in"),
-            connections: 1,
-            sources: Vec::new(),
-            workers: None,
-            start_unix_ms: None,
-            seed: 1,
-            opening: None,
-        }
+        Setup::of_test("http://127.0.0.1:1", "sale")
     }
 
     const NOW_MS: u64 = 1_790_000_000_000;

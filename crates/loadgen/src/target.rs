@@ -5,8 +5,10 @@ use std::{
     str::FromStr,
 };
 
+use bytes::Bytes;
+use http_body_util::Full;
 use hyper::{
-    HeaderMap, Uri,
+    HeaderMap, Request, Uri,
     header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING},
 };
 use serde::{Deserialize, Serialize};
@@ -46,6 +48,29 @@ impl Target {
             .path_and_query("/")
             .build()
             .unwrap_or_default()
+    }
+
+    /// A call that posts a body to a path.
+    ///
+    /// # Errors
+    /// As [`Target::headers`], or if the path is none.
+    pub fn post(&self, path: &str, body: Bytes) -> Result<Request<Full<Bytes>>, String> {
+        let request = Request::post(format!("{}{path}", self.prefix)).body(Full::new(body));
+        let mut request = request.map_err(|error| error.to_string())?;
+        *request.headers_mut() = self.headers()?;
+        Ok(request)
+    }
+
+    /// A call that gets a path, which may have a query.
+    ///
+    /// # Errors
+    /// As [`Target::post`].
+    pub fn get(&self, path: &str) -> Result<Request<Full<Bytes>>, String> {
+        let request = Request::get(format!("{}{path}", self.prefix)).body(Full::default());
+        let mut request = request.map_err(|error| error.to_string())?;
+        *request.headers_mut() = self.headers()?;
+        request.headers_mut().remove(CONTENT_TYPE);
+        Ok(request)
     }
 
     /// The headers of each call.

@@ -58,7 +58,7 @@ pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story], papers: &[Paper]) -
         users::errors(lasted_ms, stories),
     ];
     checks.extend(opening::judge(plan, stories));
-    checks.extend(drawn.iter().flat_map(|drawn| drawn.judge(stories, papers)));
+    checks.extend(drawn.iter().flat_map(|drawn| drawn.judge(stories)));
     // If no user received a place or a pass, there is nothing to judge.
     if stories.iter().all(|story| story.arrived.is_none()) {
         for check in checks.iter_mut().filter(|check| check.name != "errors" || stories.is_empty()) {

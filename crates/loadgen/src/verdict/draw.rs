@@ -32,9 +32,27 @@ const LEAST_RECEIPTS: u64 = 2;
 /// Without a checkpoint, the list is frozen at the latest so long after the event began, milliseconds.
 const FREEZE_MS: u32 = 2_000;
 
-/// When the list of the run's draw was frozen.
-pub(super) struct Drawn {
+/// What a paper says, verified.
+enum Verified {
+    /// The published checkpoint, and the key that signed it.
+    Published(String, Checkpoint),
+    Receipt(Receipt),
+}
+
+impl Verified {
+    fn checkpoint(&self) -> (&str, &Checkpoint) {
+        match self {
+            Self::Published(key, checkpoint) => (key, checkpoint),
+            Self::Receipt(receipt) => (&receipt.key, &receipt.checkpoint),
+        }
+    }
+}
+
+/// The run's draw: when its list was frozen, and what was fetched of it.
+pub(super) struct Drawn<'a> {
     draw: Draw,
+    /// What was fetched; none where there was nothing to verify.
+    papers: Vec<(&'a Paper, Option<Result<Verified, String>>)>,
     zone: String,
     /// Whoever had a place by then came in time.
     in_time_ms: u32,
@@ -66,15 +84,16 @@ enum Fault {
     Twice,
 }
 
-impl Drawn {
+impl<'a> Drawn<'a> {
     /// None if the run was not made for a draw, or nobody was told when the zone opens.
-    pub(super) fn of(plan: &Plan, stories: &[Story], papers: &[Paper]) -> Option<Self> {
+    pub(super) fn of(plan: &Plan, stories: &[Story], papers: &'a [Paper]) -> Option<Self> {
         let draw = plan.opening.as_ref()?.draw.clone()?;
         let opening = Opening::told(stories)?;
         let before_ms = draw.frozen_before_ms();
         let in_time_ms = opening.earliest_ms.saturating_sub(before_ms).saturating_sub(CLOCKS_MS);
         let begins_by_ms = opening.latest_ms.saturating_sub(before_ms).saturating_add(CLOCKS_MS);
-        let frozen = papers.iter().filter_map(checkpoint).find_map(Result::ok);
+        let papers: Vec<_> = papers.iter().map(|paper| (paper, verified(paper))).collect();
+        let frozen = papers.iter().find_map(|(_, paper)| Some(paper.as_ref()?.as_ref().ok()?.checkpoint().1));
         let frozen_by_ms = match frozen {
             None => begins_by_ms.saturating_add(FREEZE_MS),
             Some(checkpoint) => {
@@ -88,7 +107,7 @@ impl Drawn {
         let since_ms = in_time_ms.saturating_sub(plan.idle_s.saturating_mul(1_000));
         let mut gone_ms: Vec<u32> = stories.iter().filter_map(gone_ms).filter(|ms| *ms >= since_ms).collect();
         gone_ms.sort_unstable();
-        Some(Self { draw, zone: plan.zone.clone(), in_time_ms, frozen_by_ms, gone_ms })
+        Some(Self { draw, papers, zone: plan.zone.clone(), in_time_ms, frozen_by_ms, gone_ms })
     }
 
     /// Whoever asked for a place after this time stands behind the list.
@@ -97,11 +116,11 @@ impl Drawn {
     }
 
     /// The three checks, in a fixed order.
-    pub(super) fn judge(&self, stories: &[Story], papers: &[Paper]) -> [Check; 3] {
+    pub(super) fn judge(&self, stories: &[Story]) -> [Check; 3] {
         [
             order::search("draw_order", stories, |story| self.place(story)),
-            self.fairness(stories, papers),
-            self.receipts(stories, papers),
+            self.fairness(stories),
+            self.receipts(stories),
         ]
     }
 
@@ -117,7 +136,7 @@ impl Drawn {
         Some(Call { sent_ms: placed.rank, heard_ms: most })
     }
 
-    fn fairness(&self, stories: &[Story], papers: &[Paper]) -> Check {
+    fn fairness(&self, stories: &[Story]) -> Check {
         let what = "draw_fairness";
         let mut people: Vec<(Call, u32)> = stories
             .iter()
@@ -125,7 +144,8 @@ impl Drawn {
             .filter_map(|story| Some((story.arrived?, story.placed?.rank)))
             .collect();
         let (shown, least) = (grouped(people.len() as u64), grouped(LEAST_USERS as u64));
-        if receipts(papers).any(|(_, receipt)| receipt.is_ok_and(|receipt| receipt.is_by_arrival)) {
+        let is_by_arrival = |paper: &Option<_>| matches!(paper, Some(Ok(Verified::Receipt(receipt))) if receipt.is_by_arrival);
+        if self.papers.iter().any(|(_, paper)| is_by_arrival(paper)) {
             let note = bilingual!(
                 "The announced randomness did not come, so the order is that of arrival: not judged.",
                 "예고한 난수가 나오지 않아 도착 순서를 그대로 쓰므로 판정하지 않습니다."
@@ -164,14 +184,15 @@ impl Drawn {
         check(what, judged(good), u64::from(!good), Some(correlation), note, None)
     }
 
-    fn receipts(&self, stories: &[Story], papers: &[Paper]) -> Check {
+    fn receipts(&self, stories: &[Story]) -> Check {
         let what = "draw_receipts";
         let known: HashMap<(u16, u32), &Story> = stories.iter().map(|story| (story.who, story)).collect();
         let mut seen = Seen::default();
         let mut found: Vec<(&Paper, Fault)> = Vec::new();
-        for paper in papers {
+        for (paper, verified) in &self.papers {
             let story = known.get(&paper.who).copied();
-            found.extend(self.fault(paper, story, &mut seen).map(|fault| (paper, fault)));
+            let fault = self.fault(paper, verified.as_ref(), story, &mut seen);
+            found.extend(fault.map(|fault| (*paper, fault)));
         }
         let (verified, published) = (grouped(seen.receipts), grouped(seen.before));
         if found.is_empty() && seen.receipts < LEAST_RECEIPTS {
@@ -195,7 +216,7 @@ impl Drawn {
             );
             return check(what, Judgement::Good, 0, None, note, None);
         }
-        let (count, of) = (grouped(found.len() as u64), grouped(papers.len() as u64));
+        let (count, of) = (grouped(found.len() as u64), grouped(self.papers.len() as u64));
         let note = bilingual!(
             "Of {of} receipts and checkpoints that were fetched, {count} are wrong.",
             "내려받은 추첨 증서와 체크포인트 {of}장 중 {count}장이 잘못되었습니다."
@@ -208,27 +229,24 @@ impl Drawn {
     }
 
     /// What is wrong with a paper.
-    fn fault(&self, paper: &Paper, story: Option<&Story>, seen: &mut Seen) -> Option<Fault> {
+    fn fault(
+        &self,
+        paper: &Paper,
+        verified: Option<&Result<Verified, String>>,
+        story: Option<&Story>,
+        seen: &mut Seen,
+    ) -> Option<Fault> {
         let kept_polling = story.filter(|story| self.came_in_time(story) && story.lapses == 0);
         if paper.kind == Kind::Receipt && paper.status != 200 {
             return kept_polling.map(|_| Fault::Refused(paper.status));
         }
-        let (key, checkpoint, receipt) = match paper.kind {
-            Kind::Published => {
-                let published = serde_json::from_str::<Published>(&paper.text).ok()?;
-                let checkpoint = published.checkpoint?;
-                match Checkpoint::verify(&checkpoint, &published.key) {
-                    Ok(checkpoint) => (published.key, checkpoint, None),
-                    Err(why) => return Some(Fault::Wrong(why)),
-                }
-            }
-            Kind::Receipt => match Receipt::verify(&paper.text) {
-                Ok(receipt) => (receipt.key.clone(), receipt.checkpoint.clone(), Some(receipt)),
-                Err(why) => return Some(Fault::Wrong(why)),
-            },
+        let verified = match verified? {
+            Ok(verified) => verified,
+            Err(why) => return Some(Fault::Wrong(why.clone())),
         };
-        let (first_key, first) = seen.first.get_or_insert((key.clone(), checkpoint.clone()));
-        if (&*first_key, &first.text) != (&key, &checkpoint.text) {
+        let (key, checkpoint) = verified.checkpoint();
+        let (first_key, first) = seen.first.get_or_insert_with(|| (key.to_owned(), checkpoint.clone()));
+        if (&**first_key, &first.text) != (key, &checkpoint.text) {
             return Some(Fault::Differs);
         }
         if !checkpoint.is_of(&self.zone, &self.draw.event) {
@@ -237,7 +255,7 @@ impl Drawn {
         if checkpoint.frozen_unix_s < i64::try_from(self.draw.begins_unix_s).unwrap_or(i64::MAX) {
             return Some(Fault::Early);
         }
-        let Some(receipt) = receipt else {
+        let Verified::Receipt(receipt) = verified else {
             let before =
                 |story: &Story| story.placed.is_none_or(|placed| paper.call.heard_ms < placed.told.sent_ms);
             seen.before += u64::from(story.is_some_and(before));
@@ -246,7 +264,7 @@ impl Drawn {
         if !seen.places.insert(receipt.place) {
             return Some(Fault::Twice);
         }
-        let fault = self.against_story(&receipt, story, kept_polling.is_some());
+        let fault = self.against_story(receipt, story, kept_polling.is_some());
         seen.receipts += u64::from(fault.is_none());
         fault
     }
@@ -328,22 +346,15 @@ fn gone_ms(story: &Story) -> Option<u32> {
     })
 }
 
-/// The receipts that were fetched, verified.
-fn receipts(papers: &[Paper]) -> impl Iterator<Item = (&Paper, Result<Receipt, String>)> {
-    let all = papers.iter().filter(|paper| paper.kind == Kind::Receipt && paper.status == 200);
-    all.map(|paper| (paper, Receipt::verify(&paper.text)))
-}
-
-/// The checkpoint of a paper, verified; none if it has none.
-fn checkpoint(paper: &Paper) -> Option<Result<Checkpoint, String>> {
+/// What a paper says; none if it was refused, or says no checkpoint yet.
+fn verified(paper: &Paper) -> Option<Result<Verified, String>> {
     match paper.kind {
         Kind::Published => {
-            let published = serde_json::from_str::<Published>(&paper.text).ok()?;
-            Some(Checkpoint::verify(&published.checkpoint?, &published.key))
+            let Published { key, checkpoint, .. } = serde_json::from_str(&paper.text).ok()?;
+            let checkpoint = Checkpoint::verify(&checkpoint?, &key);
+            Some(checkpoint.map(|checkpoint| Verified::Published(key, checkpoint)))
         }
-        Kind::Receipt if paper.status == 200 => {
-            Some(Receipt::verify(&paper.text).map(|receipt| receipt.checkpoint))
-        }
+        Kind::Receipt if paper.status == 200 => Some(Receipt::verify(&paper.text).map(Verified::Receipt)),
         Kind::Receipt => None,
     }
 }

@@ -360,7 +360,8 @@ fn whoever_came_before_a_late_freeze_is_on_the_list() {
     let ranks = drawn();
     let stories = stories(&ranks);
     let late = List::new(vec![true; LISTED as usize + 1], "2001-09-09T01:46:45Z", "wait");
-    let draw = Drawn::of(&plan(), &stories, &papers(&late, &ranks)).expect("a draw");
+    let late = papers(&late, &ranks);
+    let draw = Drawn::of(&plan(), &stories, &late).expect("a draw");
     // Five seconds after the event began, and what the clocks differ by.
     assert!((75_000..75_200).contains(&draw.frozen_by_ms()), "{}", draw.frozen_by_ms());
     let without = Drawn::of(&plan(), &stories, &[]).expect("a draw");
