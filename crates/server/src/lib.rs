@@ -37,6 +37,7 @@ pub mod event_report;
 pub mod failure;
 pub mod fanout;
 mod fields;
+mod html;
 pub mod http;
 pub mod keys;
 mod load;

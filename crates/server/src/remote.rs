@@ -17,7 +17,7 @@ use std::{
 
 use check::{Route, question::Question, written};
 use hyper::Method;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
@@ -250,9 +250,7 @@ async fn ask(client: &Client, call: &Call) -> Result<Value, Failure> {
             client.get(&format!("{}/stats?minutes={MINUTES}", path_of(zone))).await?
         }
         Call::Changes(None) => client.get(CHANGES).await?,
-        Call::Changes(Some(zone)) => {
-            client.get(&format!("{CHANGES}?zone={}", utf8_percent_encode(zone, IN_PATH))).await?
-        }
+        Call::Changes(Some(zone)) => client.get(&changes_of(zone)).await?,
         Call::Servers => client.get("/admin/v1/servers").await?,
         Call::Drain { draining } => {
             let body = Map::from_iter([("draining".to_owned(), (*draining).into())]);
@@ -280,8 +278,19 @@ fn shown(call: &Call, reply: &Value, style: show::Style) -> String {
     }
 }
 
+/// The path of a zone in the admin API.
 pub(crate) fn path_of(zone: &str) -> String {
-    format!("/admin/v1/zones/{}", utf8_percent_encode(zone, IN_PATH))
+    format!("/admin/v1/zones/{}", in_path(zone))
+}
+
+/// The address of the last changes of a zone in the admin API.
+pub(crate) fn changes_of(zone: &str) -> String {
+    format!("{CHANGES}?zone={}", in_path(zone))
+}
+
+/// A name as one part of a path.
+pub(crate) fn in_path(name: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(name, IN_PATH)
 }
 
 fn stock_of(zone: &str) -> String {

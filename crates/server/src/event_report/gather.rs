@@ -15,7 +15,7 @@ use super::{
 use crate::{
     clock::unix_ms,
     failure::{self, Failure},
-    remote::{Client, path_of},
+    remote::{self, Client, in_path, path_of},
 };
 
 /// How long behind the end of the event the report goes, in seconds: people who waited then still enter.
@@ -34,8 +34,7 @@ pub(super) async fn gather(
 ) -> Result<Report, Failure> {
     let path = path_of(&wanted.zone);
     let zone = client.get(&path).await?.value;
-    let listed =
-        client.get(&format!("/admin/v1/changes?zone={}", &path["/admin/v1/zones/".len()..])).await?.value;
+    let listed = client.get(&remote::changes_of(&wanted.zone)).await?.value;
     let mut missing = Vec::new();
     let now = unix_ms() / 1_000;
 
@@ -121,8 +120,7 @@ async fn draw_of(
     if event["order"] != "draw" {
         return Ok(Value::Null);
     }
-    let id = &path_of(&wanted.event)["/admin/v1/zones/".len()..];
-    match client.get(&format!("{path}/draws/{id}")).await {
+    match client.get(&format!("{path}/draws/{}", in_path(&wanted.event))).await {
         Ok(reply) => Ok(reply.value),
         Err(fault) if fault.exit == failure::DATA => {
             missing.push(said!(

@@ -5,6 +5,7 @@
 use admission::instant_text;
 
 use super::Said;
+use crate::html::escape;
 
 /// A sentence in both languages, of which the page shows one.
 pub(super) fn spoken(said: &Said) -> String {
@@ -13,24 +14,14 @@ pub(super) fn spoken(said: &Said) -> String {
 
 /// A text from outside, as it can stand in the page and in an attribute.
 pub(super) fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => escaped += "&amp;",
-            '<' => escaped += "&lt;",
-            '>' => escaped += "&gt;",
-            '"' => escaped += "&quot;",
-            '\'' => escaped += "&#39;",
-            '\n' => escaped.push(c),
-            // They could disguise the text around them.
-            c if c.is_control()
-                || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') =>
-            {
-                escaped.push('\u{fffd}');
-            }
-            c => escaped.push(c),
-        }
-    }
+    // They could disguise the text around them.
+    let is_hidden = |c: char| {
+        c.is_control() && c != '\n'
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let visible: String = text.chars().map(|c| if is_hidden(c) { '\u{fffd}' } else { c }).collect();
+    let mut escaped = String::with_capacity(visible.len());
+    escape(&visible, &mut escaped);
     escaped
 }
 

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value};
 
 use super::language::Language;
+use crate::html::escape;
 
 /// A part of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,19 +170,6 @@ fn piece(placeholder: &str, texts: &Texts, values: &[&str]) -> Option<Piece> {
         "value" if values.contains(&name) => Some(Piece::Value(name.to_owned())),
         "raw" if values.contains(&name) => Some(Piece::Raw(name.to_owned())),
         _ => None,
-    }
-}
-
-fn escape(text: &str, page: &mut String) {
-    for char in text.chars() {
-        match char {
-            '&' => page.push_str("&amp;"),
-            '<' => page.push_str("&lt;"),
-            '>' => page.push_str("&gt;"),
-            '"' => page.push_str("&quot;"),
-            '\'' => page.push_str("&#39;"),
-            char => page.push(char),
-        }
     }
 }
 
