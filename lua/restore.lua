@@ -208,7 +208,7 @@ if taken == 1 and not is_over then
   end
 end
 
-local inside_before = z.inside
+local inside_before, before = z.inside, most_inside()
 if taken == 1 then
   for at = 1, #out, 18 do
     local seq, entered_at, unix, life = unpack_struct('>I6I6I4I2', out, at)
@@ -242,8 +242,6 @@ end
 -- Of the people inside, only the number is remembered. They show themselves when they are active. A state that was lost begins blind
 -- and stays so until a server says the number. Who entered after a count was made is known by the totals of entries.
 if taken == 1 and z.max_active > 0 then
-  local before = inside_before + (z.now < z.unseen_until and z.unseen or 0)
-  local new = z.inside - inside_before
   -- The state counted without those who entered then, as far as this server knows. Totals of two lines cannot be compared.
   local missing = is_of_another_line and 0 or max(w.entered - z.entered, 0)
   local most
@@ -258,7 +256,7 @@ if taken == 1 and z.max_active > 0 then
     end
   elseif not is_blind() then
     -- This server does not know how many there were. It has told of some of them.
-    if missing > new then begin_blind() else most = before + missing end
+    if missing > z.inside - inside_before then begin_blind() else most = before + missing end
   end
   if most then
     if is_blind() or most > before then z.unseen_until = z.now + AGE_OUT * visit_generation_ms() end

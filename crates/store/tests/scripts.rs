@@ -40,7 +40,7 @@ const PINNED: [(&str, &str); 19] = [
     ("bind", "08bc5b084221138d275111256ab559dd565be158"),
     ("retire", "51d05348819ee43cc677ea1736e36cd07276dea5"),
     ("policy", "bcb5d58628388919e15b7c327cbde0dcb3518231"),
-    ("restore", "0045f1cf6770500050ea1d582a514ec41d04da38"),
+    ("restore", "2f3e0180b66c05cbd2eaed826cb1d43773be95b2"),
     ("mend", "2d2fb84e91c9fab76a4e3a8d5a78ebb3310af05f"),
     ("zones", "505acf1dd8613e6320b0cbede27ffdef98ae11b8"),
     ("define", "1ad4d1105e5324b4f2e49208ec60d4cb0bad16d5"),
