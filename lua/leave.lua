@@ -74,7 +74,7 @@ local function end_visit(s, bit)
     note_inside(s.index, 0)
   end
   if call('SETBIT', s.in_key, bit, 0) == 1 then
-    z.inside, z.ended = z.inside - 1, z.ended + 1
+    z.inside, z.ended = max(z.inside - 1, 0), z.ended + 1
     for plane = 1, 4 do call('SETBIT', s.visit_ages[plane], bit, 0) end
   elseif is_new then
     z.unseen = max(z.unseen - 1, 0)

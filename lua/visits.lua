@@ -44,7 +44,7 @@ end
 local function end_visits(v, count)
   call('BITOP', 'XOR', v.in_key, v.in_key, active)
   make_young(v.ages)
-  z.inside, z.ended = z.inside - count, z.ended + count
+  z.inside, z.ended = max(z.inside - count, 0), z.ended + count
 end
 
 local function drop(v)
@@ -52,6 +52,8 @@ local function drop(v)
   call('HDEL', KEYS[4], v.row)
 end
 
+-- How many are inside by the bits, for each segment that was passed.
+local by_bits = {}
 local revs, lefts = {}, {}
 for i = 1, tonumber(ARGV[from]) do
   local at, key = from + (i - 1) * 4, FIXED + (i - 1) * 6
@@ -82,7 +84,8 @@ for i = 1, tonumber(ARGV[from]) do
       if idle > 0 then end_visits(v, idle) end
       see(v, seen_at, seen)
     end
-    if v.left_until > 0 or call('BITCOUNT', v.in_key) > 0 then
+    by_bits[v.index] = call('BITCOUNT', v.in_key)
+    if v.left_until > 0 or by_bits[v.index] > 0 then
       local row = visits_row(generation, v.left_rev, v.left_until)
       if row ~= kept then call('HSET', KEYS[4], v.row, row) end
     elseif kept or #seen > 0 then
@@ -93,14 +96,23 @@ for i = 1, tonumber(ARGV[from]) do
   if v.left_rev > tonumber(ARGV[at + 2]) then lefts[i] = call('GET', v.left_key) or '' end
 end
 call('DEL', active, spare)
-local visited = {}
+local visited, inside = {}, 0
 for first = z.inside_from, z.inside_end - 1, 1000 do
   local names = {}
   for i = first, min(first + 999, z.inside_end - 1) do names[#names + 1] = 'v' .. int(i) end
   local found = call('HMGET', KEYS[4], unpack(names))
   for i = 1, #found do
-    if found[i] then visited[#visited + 1] = int(first + i - 1) end
+    local index = first + i - 1
+    if found[i] then
+      visited[#visited + 1] = int(index)
+      -- Nothing is known in sum unless all segments with visitors were passed.
+      inside = inside and by_bits[index] and inside + by_bits[index]
+    end
   end
+end
+-- A header that was set back alone, by a hand or a slot that was half moved, counts others than the bits do.
+if inside and inside ~= z.inside then
+  z.unseen, z.inside = max(z.unseen - max(inside - z.inside, 0), 0), inside
 end
 z.inside_from, z.inside_end = tonumber(visited[1] or 0), tonumber(visited[#visited] or -1) + 1
 return finish(revs, lefts, visited)

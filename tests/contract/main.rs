@@ -159,6 +159,7 @@ fn parts(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<
         each_key_may_be_spoiled,
         each_key_may_go_back,
         people_inside_are_counted_once_after_a_mend,
+        a_count_that_goes_back_follows_the_bits,
     ]
 }
 

@@ -200,6 +200,29 @@ pub(crate) async fn people_inside_are_counted_once_after_a_mend(backend: &InRedi
     assert_eq!(inside(&view), (ENTERED.into(), ENTERED.into()));
 }
 
+/// The header goes back, and everything else stays, also the log: nobody entered meanwhile. The bits of who is inside are right then.
+pub(crate) async fn a_count_that_goes_back_follows_the_bits(backend: &InRedis, zone: &ZoneId) {
+    let server = backend.servers.connect(&backend.settings(), Durability::Async).await;
+    let line = server.line(zone);
+    line.put(Policy { max_active: 0, ..limited(Mode::Auto) }).await.expect("put");
+    let Joined { first, .. } = line.join(ENTERED).await.expect("joins");
+    line.put(limited(Mode::Auto)).await.expect("put");
+    let header = format!("weir:v1:{{{zone}}}:z");
+    let holder = backend.servers.holder(&header);
+    backend.servers.command(holder, &["COPY", &header, &earlier(zone, "z")]);
+    let seen = || {
+        let all: Vec<u64> = (first..first + u64::from(ENTERED)).collect();
+        line.visits(pages(&all))
+    };
+    seen().await.expect("reports");
+    let counted = async || inside(&line.beat(Vec::new(), 0).await.expect("beats")).0;
+    assert_eq!(counted().await, u64::from(ENTERED));
+
+    harm_key(&backend.servers, zone, "z", Harm::GoesBack);
+    seen().await.expect("reports");
+    assert_eq!(counted().await, u64::from(ENTERED), "they are inside all the same");
+}
+
 /// People enter again, and the minute's share of those who entered before is kept.
 async fn goes_on(server: &Arc<Redis>, zone: &ZoneId, line: &[admission::Claim], what: &str) {
     server.line(zone).put(limited(Mode::Auto)).await.expect("put");
