@@ -17,7 +17,7 @@ end_missed_appointments()
 
 -- How many tickets wait and how many are present in the segments before `index`. Calls come in the order of the line, so
 -- each segment is counted once.
-local counted, live_before, present_before = z.base, 0, 0
+local counted, live_before, present_before = 0, 0, 0
 local function before(index)
   local others = {}
   for i = counted, index - 1 do
@@ -48,6 +48,26 @@ local function is_unlikely_in(s, bit)
   return not is_recovering() or z.now >= max(z.hold_until, floor((z.hold_until + z.recover_until) / 2))
 end
 
+-- The numbers around this one that no known line has, from the first one up to a limit; nil if there are none. They are below this
+-- line's first number, or in a segment without any before its last epoch or in that epoch's first one, or behind its last number: whoever
+-- begins an epoch chooses where, and an epoch may be lost with all who knew of it. Only one epoch gets them.
+local function nobodys(s, seq)
+  if #past >= PAST then return nil end
+  if seq < z.floor then
+    if s.known then return nil end
+    return 0, z.floor
+  end
+  local first, used = s.index * SEGMENT, z.floor
+  for at = 1, #past, 32 do
+    local _, _, _, limit = unpack_struct('>i8i8i8i8', past, at)
+    used = max(used, limit)
+  end
+  if seq < z.start and s.index >= z.base and (not s.known or first >= used) then
+    return max(first, z.floor), min(first + SEGMENT, z.start)
+  end
+  if seq >= z.next and not is_undrawn() then return z.next, first + 2 * SEGMENT end
+end
+
 -- The verdict where the state was lost, and whether the ticket waits is not known yet. Its rank is 0, which nobody's is who waits.
 local function not_yet() return waiting(0, 0, z.period, -1) end
 
@@ -60,11 +80,13 @@ for at = 1, #claims, 10 do
   local of_line, unknown = is_of_line(epoch, seq)
   verdicts[i] = gone()
   -- No ticket is reported as gone before all servers had time to say what they remember.
-  if of_line == nil and not s.known and z.now >= z.hold_until and z.now < z.recover_until and seq < z.floor then
-    -- No server has told of the line before this one, and no line that is known has numbers here. The ticket itself proves the
-    -- place.
-    of_line, unknown, z.base = true, true, min(z.base, s.index)
-    past = string.sub(pack('>i8i8i8i8', epoch, 0, 0, z.floor) .. past, 1, PAST)
+  if of_line == nil and z.now >= z.hold_until and z.now < z.recover_until then
+    local from, limit = nobodys(s, seq)
+    if from then
+      -- No server has told of the ticket's epoch, and no line that is known has numbers here. The ticket itself proves the place.
+      of_line, unknown, z.base, z.next = true, true, min(z.base, s.index), max(z.next, limit)
+      past = pack('>i8i8i8i8', epoch, 0, from, limit) .. past
+    end
   end
   if not of_line and may_be_dealt(seq) then
     verdicts[i] = not_yet()
@@ -124,7 +146,8 @@ for at = 1, #claims, 10 do
   end
 end
 
--- The positions before any claim of this call enters.
+-- The positions before any claim of this call enters. A claim may have moved the base back.
+counted = z.base
 local last_index, last_bit, live_here, present_here = -1, 0, 0, 0
 for _, ask in ipairs(asking) do
   local s, bit = ask.s, ask.bit

@@ -77,8 +77,9 @@ pub(super) struct ClockReading {
     /// What the clock showed, and when the reply was received: of all replies the one that says most. A call that stood
     /// still on its way may have set the clock back.
     earliest: (u64, Instant),
-    /// What it showed, and when that call was sent: of all replies the one that says least, as long as the clock does not show more. A
-    /// call that stood still on its way was sent long before it read the clock.
+    /// What it showed at most, and when that call was sent: of all replies the one that says least. A call that stood still on its
+    /// way was sent long before it read the clock. Where a later reply shows more, the clock was moved ahead, and this reading with it,
+    /// by as little as explains that reply.
     latest: (u64, Instant),
 }
 
@@ -92,9 +93,12 @@ impl ClockReading {
         let shown_ms = |(now_ms, at): (u64, Instant)| now_ms + ms(later.earliest.1 - at);
         let earliest =
             if shown_ms(self.earliest) > later.earliest.0 { self.earliest } else { later.earliest };
-        let most_ms = shown_ms(self.latest);
-        let is_tighter = most_ms < shown_ms(later.latest) && later.earliest.0 <= most_ms + SLACK_MS;
-        Self { earliest, latest: if is_tighter { self.latest } else { later.latest } }
+        // The slack is for the ways of calls. If a clock that was moved ahead went on using it, each call would set the zone's clock
+        // back by its own way, and the next server's ahead again.
+        let moved_ms = later.earliest.0.saturating_sub(shown_ms(self.latest));
+        let moved = (self.latest.0 + moved_ms, self.latest.1);
+        let is_tighter = shown_ms(moved) < shown_ms(later.latest);
+        Self { earliest, latest: if is_tighter { moved } else { later.latest } }
     }
 
     /// The earliest and the latest that the zone's clock may show now, judged by this server's clock.
@@ -620,8 +624,24 @@ mod tests {
         let prompt = reading(1_000, 0, 2);
         let waited = prompt.then(reading(5_990, 1_000, 4_992));
         assert_eq!((waited.latest, waited.earliest), (prompt.latest, (5_990, at(4_992))));
-        // A better one counts, and one that shows that the clock was moved ahead.
+        // A better one counts.
         assert_eq!(prompt.then(reading(5_900, 5_000, 5_001)).latest, (5_900, at(5_000)));
-        assert_eq!(prompt.then(reading(9_000, 5_000, 5_001)).latest, (9_000, at(5_000)));
+    }
+
+    /// A clock that was moved ahead, by however little, moves the upper bound with it, and leaves the slack to the ways of calls.
+    #[test]
+    fn a_clock_that_is_moved_ahead_moves_its_bound() {
+        let now = Instant::now();
+        let at = |ms| now + Duration::from_millis(ms);
+        let reading = |now_ms, sent_ms, received_ms| ClockReading {
+            earliest: (now_ms, at(received_ms)),
+            latest: (now_ms, at(sent_ms)),
+        };
+        let prompt = reading(1_000, 0, 2);
+        let most_at_6 = |moved: ClockReading| moved.latest.0 + ms(at(6_000) - moved.latest.1);
+        // 6,001 at most was expected when the reply came. Whether the call waited on its way or not, it says the same.
+        for (shown, sent) in [(6_100, 5_000), (6_100, 500), (9_000, 5_000)] {
+            assert_eq!(most_at_6(prompt.then(reading(shown, sent, 5_001))), shown + 999, "{shown}, {sent}");
+        }
     }
 }

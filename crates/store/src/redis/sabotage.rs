@@ -61,7 +61,7 @@ impl Rule {
             Self::Owed => &[("have_all_spoken = false", "have_all_spoken = true")],
             Self::Clock => &[
                 ("  elseif is_other then\n    now = z.now\n", ""),
-                ("if left > 0 then take_slots(left) end", ""),
+                ("if leap_ms > 0 then keep_ages(leap_ms) end", ""),
             ],
             Self::Past => &[("if epoch ~= z.epoch and not find_past(epoch) then", "if false then")],
             Self::Unknown => &[("or unknown and not is_lost", "")],
