@@ -676,7 +676,7 @@ end
 
 -- The state may be older than what the servers saw last. A new epoch begins behind all numbers that may have been given
 -- out, and nobody is admitted until the servers have given back what they remember. Two processes may do this for the same
--- state, at both sides of a partition: they choose epochs apart, and first numbers in one of 16 segments. `above` is an epoch and a number to
+-- state, at both sides of a partition: they choose epochs apart, and first numbers in one of 4 segments. `above` is an epoch and a number to
 -- stay above. `blind_since` is then the last instant of which the state knows everything.
 local blind_since
 -- A random number of a process and an instant. Nearby instants give spots that are far apart.
@@ -685,7 +685,7 @@ local function begin_epoch(now, rev_known, next_known, above)
   local epoch, next = above and max(z.epoch, above[1]) or z.epoch, above and max(z.next, above[2]) or z.next
   local limit = (segment_of(next + SEGMENT - 1) + 1) * SEGMENT
   past = string.sub(pack('>i8i8i8i8', z.epoch, rev_known, next_known, limit) .. past, 1, PAST)
-  local own = floor(spot_of(z.run) / 64)
+  local own = floor(spot_of(z.run) / 256)
   z.epoch, z.start = epoch + 1 + own % 4096, limit + own
   z.next = z.start
   z.hold_until, z.recover_until = now + z.period + 1000, now + z.idle * 1000
