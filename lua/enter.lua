@@ -88,10 +88,8 @@ for at = 1, #claims, 10 do
       past = pack('>i8i8i8i8', epoch, 0, from, limit) .. past
     end
   end
-  if not of_line and may_be_dealt(seq) then
-    verdicts[i] = not_yet()
-  elseif of_line == nil and z.now < z.recover_until then
-    -- The servers on the list may all have spoken, but the list of this state need not have the one that knows this epoch.
+  if not of_line and (z.now < z.recover_until or may_be_dealt()) then
+    -- The servers on the list may all have spoken, but the list of this state need not have the one that knows this epoch, or this deal.
     verdicts[i] = not_yet()
   elseif of_line and seq == last_seq then
     again[i] = last_at

@@ -84,8 +84,7 @@ end
 
 local function leave(epoch, seq, proof, address)
   local of_line, unknown = is_of_line(epoch, seq)
-  if may_be_dealt(seq) then return NOT_YET end
-  if of_line == nil and z.now < z.recover_until then return NOT_YET end
+  if not of_line and (z.now < z.recover_until or may_be_dealt()) then return NOT_YET end
   -- The numbers below this epoch's first one are those of other epochs.
   if not of_line or epoch == z.epoch and seq < z.start then return UNKNOWN end
   local s, bit = by_index[segment_of(seq)], seq % SEGMENT

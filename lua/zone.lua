@@ -131,8 +131,8 @@ local function visit_generation_ms() return floor(z.visit_idle * 375 / 4) end
 -- Whether the order is still to be drawn. Such a zone is held: nobody enters, and there is no front.
 local function is_undrawn() return z.draw > 0 and z.draw ~= z.drawn end
 local function is_auto() return z.mode == AUTO and not is_undrawn() end
--- Whether a number may be one of a deal that was lost with the state that made it. Nobody is told that it is gone.
-local function may_be_dealt(seq) return z.mode == AUTO and is_undrawn() and seq >= z.next end
+-- Whether a number that is not of this line may be one of a deal that was lost with the state that made it. Nobody is told that it is gone.
+local function may_be_dealt() return z.mode == AUTO and is_undrawn() end
 -- How many may be inside, and how many more.
 local function most_inside() return z.inside + (z.now < z.unseen_until and z.unseen or 0) end
 -- Whether nobody knows yet how many are inside.

@@ -4,13 +4,14 @@
 //! call was decided that let somebody in. It knows nothing of epochs, revisions, witnesses or rules. An entry counts
 //! only if its holder received the pass. Invariant: it shares no code with the rules.
 
+mod draw;
 mod ending;
 mod excuses;
 mod tickets;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use admission::Departure;
+use admission::{Departure, Lots};
 use gate::{PassClaims, Refusal, Reply};
 
 pub(crate) use self::tickets::Exchange;
@@ -55,6 +56,10 @@ pub(crate) enum Promise {
     SealRefused,
     /// A ticket was exchanged for a visit after its visit had ended, or for one that begins anew.
     VisitAgain,
+    /// Two servers read tickets by two draws of one event.
+    DrawnTwice,
+    /// A ticket got a number that the draw gave to another one, or to nobody.
+    OtherNumber,
 }
 
 /// A ticket's name.
@@ -171,6 +176,10 @@ pub(crate) struct Auditor {
     /// When copies of tickets asked that their holders had replaced, and were told to wait.
     earlier_polls: Vec<u64>,
     tickets: Tickets,
+    /// What the draw of an event gave to whom.
+    lots: Option<Arc<Lots>>,
+    /// When the order was to be drawn, and the line was not dealt by it.
+    undealt: Vec<(u64, u64)>,
     judged: Judged,
     pub(crate) broken: Vec<(Promise, String)>,
     pub(crate) calls: u64,
@@ -215,6 +224,10 @@ judged! {
     entered_once = "copied places that entered once";
     /// Exchanges of a ticket for a visit, by copies, of which it is known how they must end.
     exchanges = "tickets exchanged again";
+    /// Tokens with a number that a draw gave.
+    drawn = "numbers of a draw";
+    /// Of the pairs in order, those of which one at least was drawn.
+    drawn_pairs = "pairs in the order of a draw";
 }
 
 /// What a run came to.
@@ -243,11 +256,17 @@ const WAY_MS: u64 = 50;
 /// Every server hears of a decision within so long, if nothing is wrong: a view each second, and the ways of calls.
 const VIEW_MS: u64 = 3_000;
 
+/// People enter so long after an event by lot begins, in seconds.
+const DRAW_S: i64 = 30;
+
 /// Two lines whose numbers are nearer than this may have a segment in common.
 const CROWDED: u64 = 3 * 65_536;
 
 /// When the zone opens by a clock that is right; 0 if it does not open later.
 fn opens_ms(plan: &Plan) -> i64 {
+    if plan.draw_s > 0 {
+        return (i64::try_from(plan.draw_s).expect("short") + DRAW_S) * 1_000;
+    }
     match plan.policy.opens_at.unix_s {
         0 => 0,
         unix_s => i64::from(unix_s) * 1_000 - START_UNIX_MS,
@@ -306,6 +325,8 @@ impl Auditor {
             given_up: BTreeMap::new(),
             earlier_polls: Vec::new(),
             tickets: Tickets::new(plan.servers),
+            lots: None,
+            undealt: if plan.draw_s > 0 { vec![(0, u64::MAX)] } else { Vec::new() },
             judged: Judged::default(),
             broken: Vec::new(),
             calls: 0,

@@ -6,12 +6,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use admission::Lots;
 use bytes::Bytes;
 use redis_script::client::{Client, ClientError, Confirm, Script, Value};
 use tokio::time::{Duration, Instant, sleep, timeout};
 
 use crate::{
-    auditor::Auditor,
+    auditor::{Auditor, Ticket},
     cluster::{Cluster, Served},
     plan::Plan,
     seed::Random,
@@ -54,6 +55,8 @@ pub(crate) struct Net {
     rates: Vec<u64>,
     /// How far the zone's clock was from the true time at the last answer.
     clock_ms: i64,
+    /// What the draw gave to whom, once it took place.
+    pub(crate) lots: Option<Arc<Lots>>,
     /// Whether no key of the zone vanishes, so that its state is sound after each script.
     is_whole: bool,
 }
@@ -73,12 +76,26 @@ impl Net {
             epochs: vec![0; plan.data_nodes + plan.voters],
             rates: vec![0; plan.data_nodes + plan.voters],
             clock_ms: 0,
+            lots: None,
             is_whole: !plan.faults.iter().any(|(_, fault)| fault.takes_keys()),
         }
     }
 
     pub(crate) fn now(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_millis()).expect("short")
+    }
+
+    /// The ticket with the number that was given out: whoever drew another number has that, too.
+    pub(crate) fn given_out(&self, (epoch, seq): Ticket) -> Ticket {
+        let origin = self.lots.as_ref().and_then(|lots| lots.origin(seq));
+        (epoch, origin.unwrap_or(seq))
+    }
+
+    /// A server reads tickets by these lots from now on.
+    pub(crate) fn draws(&mut self, server: usize, lots: &Arc<Lots>) {
+        let now = self.now();
+        let before = self.lots.get_or_insert_with(|| Arc::clone(lots));
+        self.auditor.draws(now, server, before, lots);
     }
 
     fn random_of(&mut self, script: &Script) -> &mut Random {
@@ -321,11 +338,14 @@ impl Client for SimClient {
 const JUDGE_EACH: u64 = 5;
 
 /// The scripts that read and write a zone's state. Each returns its header first.
-const OF_A_ZONE: [&str; 9] =
-    ["join", "enter", "beat", "visits", "leave", "retire", "policy", "restore", "mend"];
+const OF_A_ZONE: [&str; 11] =
+    ["join", "enter", "beat", "visits", "leave", "retire", "policy", "restore", "mend", "census", "deal"];
 
 /// Where the header has the first epoch of the line.
 const BORN: usize = 37;
+
+/// Where it has the draw that decides the order, and the one by which the line was dealt last.
+const DRAW: usize = 57;
 
 /// Reads on the wire what a call decided, for the auditor: which tickets entered by it, and when.
 fn tap(
@@ -382,11 +402,15 @@ fn tap(
         );
         net.cluster.tell(now, line);
     }
+    if field(DRAW) > 0 {
+        net.auditor.dealt(now, field(DRAW) == field(DRAW + 1));
+    }
     let mut entered = |epoch: u32, seq: u64, (at_ms, unix_s): (u64, u64), by_join: bool| {
         if at_ms == now_ms {
             let line = format!("node {node} lets ticket ({epoch}, {seq}) in, for server {server}");
             net.cluster.tell(now, line);
-            net.auditor.decided(now, server, (epoch, seq), unix_s, by_join);
+            let ticket = net.given_out((epoch, seq));
+            net.auditor.decided(now, server, ticket, unix_s, by_join);
         }
     };
     match script.name {

@@ -38,6 +38,9 @@ pub(crate) fn written(plan: &Plan) -> String {
     if plan.policy.opens_at.unix_s > 0 {
         lines.push(format!("opens {}", plan.policy.opens_at.unix_s));
     }
+    if plan.draw_s > 0 {
+        lines.push(format!("draw {}", plan.draw_s));
+    }
     if plan.in_turn_ms > 0 {
         lines.push(format!("in-turn {}", plan.in_turn_ms));
     }
@@ -177,6 +180,7 @@ pub(crate) fn read(text: &str) -> List {
             "replicated" => plan.replicated = true,
             "of-a-file" => plan.from_file = true,
             "opens" => plan.policy.opens_at = line.number::<u32>().into(),
+            "draw" => plan.draw_s = line.number(),
             "in-turn" => plan.in_turn_ms = line.number(),
             "busy" => plan.busy.push((line.number(), (line.number(), line.number()), line.number())),
             "user" => plan.users.push(read_user(&mut line)),
@@ -271,6 +275,7 @@ fn a_plan_is_the_same_after_its_list_is_read() {
             plan().with_moves(),
             plan().with_one_asked(),
             plan().with_tickets_misused(),
+            plan().with_a_draw(),
         ];
         for plan in plans {
             let list = written(&plan);

@@ -8,6 +8,8 @@ mod against_redis;
 mod auditor;
 mod client;
 mod cluster;
+#[path = "../support/drawn.rs"]
+mod drawn;
 #[path = "../support/header.rs"]
 mod header;
 mod inside;
@@ -247,6 +249,17 @@ fn every_promise_holds_when_slots_and_primaries_move() {
     explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 50), plan, &FLOORS_OF_MOVES);
 }
 
+/// What a hundred runs with a draw judge at least. Most of a run is over when people enter.
+const FLOORS_OF_DRAWS: [(&str, u64); 3] =
+    [("openings", 50), ("numbers of a draw", 100_000), ("pairs in the order of a draw", 37_000)];
+
+/// The same, while an event draws the order: the list is frozen when it begins, and the line is dealt anew.
+#[test]
+fn every_promise_holds_when_the_order_is_drawn() {
+    let plan = |seed| Plan::of(seed).with_a_draw();
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 50), plan, &FLOORS_OF_DRAWS);
+}
+
 /// The same, while tickets are copied, tried again and exchanged, and servers have different seal keys for a while.
 #[test]
 fn every_promise_holds_with_tickets_misused() {
@@ -322,6 +335,7 @@ fn without_a_guard() {
     let plan = |seed| match rule {
         Rule::Apart => Plan::of(seed).with_a_file(),
         Rule::Opening => Plan::of(seed).with_an_opening(),
+        Rule::Dealt | Rule::Undrawn => Plan::of(seed).with_a_draw(),
         Rule::Inside | Rule::Unseen => Plan::of(seed).with_people_inside(),
         _ if setting("WEIR_CLUSTER_OF_A_FILE", 0) == 1 => Plan::of(seed).with_a_file(),
         _ => Plan::of(seed),

@@ -4,9 +4,9 @@
 
 mod suites;
 
-use admission::{Mode, Policy};
+use admission::{Definition, Event, Mode, Moment, Policy, Schedule};
 
-use crate::seed::Random;
+use crate::{drawn::drawn_event, seed::Random};
 
 /// How one user behaves.
 #[derive(Clone, Debug)]
@@ -254,9 +254,18 @@ pub(crate) struct Plan {
     pub(crate) busy: Vec<(usize, (u64, u64), f64)>,
     /// One call in so many is sent twice, because its connection broke; 0 for none.
     pub(crate) repeats: u64,
+    /// The order is drawn by an event that begins so many seconds after the start; 0 for none.
+    pub(crate) draw_s: u64,
     /// All users ask one server, and after so many milliseconds the next one; 0 if each asks any. The others know little.
     pub(crate) in_turn_ms: u64,
     pub(crate) ends_ms: u64,
+}
+
+/// So many seconds after [`START_UNIX_MS`](crate::cluster::START_UNIX_MS), which is 2026-09-21 14:13:20 in UTC. At most six hours.
+fn moment(after_s: u64) -> Moment {
+    let of_day = 14 * 3_600 + 13 * 60 + 20 + after_s;
+    let text = format!("2026-09-21T{:02}:{:02}:{:02}Z", of_day / 3_600, of_day / 60 % 60, of_day % 60);
+    Moment::parse(&text).expect("an instant")
 }
 
 /// How long the nodes wait before they take another one for dead.
@@ -303,6 +312,7 @@ impl Plan {
             delay_ms: 0,
             busy: Vec::new(),
             repeats: 0,
+            draw_s: 0,
             in_turn_ms: 0,
             ends_ms: 0,
         }
@@ -393,9 +403,20 @@ impl Plan {
             delay_ms: dice.one_of(&[1, 3, 20]),
             busy: Vec::new(),
             repeats: dice.one_of(&[0, 0, 50]),
+            draw_s: 0,
             in_turn_ms: 0,
             ends_ms: lasts_ms + 60_000,
         }
+    }
+
+    /// The zone with this policy, and with its event if the order is drawn.
+    pub(crate) fn definition(&self, policy: Policy) -> Definition {
+        let mut definition = Definition::from(policy);
+        if self.draw_s > 0 {
+            let event = Event { begins: moment(self.draw_s), ..drawn_event("sale") };
+            definition.schedule = Schedule::new(vec![event], &policy).expect("it fits the policy");
+        }
+        definition
     }
 
     /// The server that all users ask at an instant, if they ask one.

@@ -4,6 +4,7 @@
 //! the same run.
 
 mod copies;
+mod draws;
 mod faults;
 mod seals;
 
@@ -101,7 +102,7 @@ async fn play(plan: Plan) -> Run {
         zone,
         plan,
     });
-    let definition = Definition::from(world.plan.policy);
+    let definition = world.plan.definition(world.plan.policy);
     let file = [(world.zone.clone(), definition.clone())];
     for server in 0..world.plan.servers {
         world.start(server, if world.plan.from_file { &file } else { &[] }).await;
@@ -222,6 +223,10 @@ impl World {
                     Arc::clone(&self.net),
                 ));
             }
+            if self.plan.draw_s > 0 {
+                let (gate, client) = (Arc::downgrade(&gate), client.clone());
+                tokio::task::spawn_local(draws::follow(gate, client, self.zone.clone()));
+            }
             self.servers.borrow_mut()[server] =
                 Some(Rc::new(Server { client, gate, cells, _watching: watching }));
         }
@@ -256,11 +261,13 @@ impl World {
         if (before.admit_per_minute, before.mode) != (policy.admit_per_minute, policy.mode) {
             self.audit(|auditor| auditor.change(now, policy.admit_per_minute, policy.mode != Mode::Auto));
         }
-        self.define(&Expected::Any, &Definition::from(policy)).await;
+        if !self.define(&Expected::Any, &self.plan.definition(policy)).await {
+            self.audit(Auditor::not_changed);
+        }
     }
 
-    /// Defines the zone, at any server that takes the definition.
-    async fn define(&self, expected: &Expected, definition: &Definition) {
+    /// Defines the zone, at any server that takes the definition. Whether one said so, before the operator gave up.
+    async fn define(&self, expected: &Expected, definition: &Definition) -> bool {
         for attempt in 0..30 {
             let server = self.servers.borrow()[attempt % self.plan.servers].clone();
             if let Some(server) = server {
@@ -272,11 +279,12 @@ impl World {
                     let now = net.now();
                     net.cluster.tell(now, format!("server {} changed the zone", attempt % self.plan.servers));
                     net.auditor.changed(now);
-                    return;
+                    return true;
                 }
             }
             sleep(Duration::from_millis(1_000)).await;
         }
+        false
     }
 
     /// A server that the load balancer of somebody on this side finds.
@@ -303,7 +311,12 @@ impl World {
     }
 
     fn ticket(&self, token: &Token) -> Option<Ticket> {
-        self.seals.open(token).map(|(_, ticket)| ticket)
+        self.open(token).map(|(_, ticket)| ticket)
+    }
+
+    /// The key that sealed a token, and the ticket as it was given out: a draw gives it another number.
+    fn open(&self, token: &Token) -> Option<(usize, Ticket)> {
+        self.seals.open(token).map(|(key, ticket)| (key, lock(&self.net).given_out(ticket)))
     }
 
     /// One call of a user: a join without a token. `None` if no answer came.
@@ -343,16 +356,19 @@ impl World {
             answer
         };
         let patience = Duration::from_millis(PATIENCE_MS);
-        let answer = tokio::time::timeout(patience, answer).await.ok()?;
+        let mut answer = tokio::time::timeout(patience, answer).await.ok()?;
         sleep(Duration::from_millis(back)).await;
         if random.below(100) == 0 {
             return None;
         }
-        let shown = token.as_ref().and_then(|token| self.seals.open(token));
+        let shown = token.as_ref().and_then(|token| self.open(token));
         let told = match &answer {
-            Ok(Reply::Waiting { token, .. } | Reply::Entered { token, .. }) => self.seals.open(token),
+            Ok(Reply::Waiting { token, .. } | Reply::Entered { token, .. }) => self.open(token),
             Err(_) => None,
         };
+        if let Ok(Reply::Entered { pass, .. }) = &mut answer {
+            (pass.epoch, pass.seq) = lock(&self.net).given_out((pass.epoch, pass.seq));
+        }
         let ticket = if token.is_some() { shown } else { told }.map(|(_, ticket)| ticket);
         let now = self.now();
         let at = (server.client.server, server.client.number);
@@ -368,6 +384,9 @@ impl World {
             by_copy,
         };
         self.audit(|auditor| auditor.answered(&call, &answer));
+        if let (Some((_, shown)), Some((_, told))) = (shown, told) {
+            self.audit(|auditor| auditor.reads(&call, shown, told));
+        }
         if self.plan.users.len() <= FEW {
             let answer = match &answer {
                 Ok(Reply::Waiting { rank, stale, polling_period_ms, .. }) => {

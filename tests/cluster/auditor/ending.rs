@@ -21,7 +21,7 @@ const STEP_MS: usize = 250;
 impl Auditor {
     fn quiet(&self, from: u64, until: u64) -> bool {
         let apart = |&(a, b): &(u64, u64)| until < a || from > b;
-        self.disturbed.iter().all(apart) && self.held.iter().all(apart)
+        self.disturbed.iter().chain(&self.held).chain(&self.undealt).all(apart)
     }
 
     /// The N of each policy that may be in force at some time from `from` to `until`.
@@ -221,19 +221,21 @@ impl Auditor {
                 continue;
             }
             let mine = &self.users[user];
-            let mut pairs = 0;
+            let (mut pairs, mut drawn_pairs) = (0, 0);
             for (other, others) in self.users.iter().enumerate() {
                 if others.ticket.is_none()
                     || self.joined_apart(mine, others)
                     || self.of_two_lines(mine, others)
                     || self.has_no_place(others, at)
                     || !matches!(others.kind, Kind::Stays | Kind::Returns)
-                    || others.joined.1 >= mine.joined.0
+                    || !self.is_ahead(others, mine)
                 {
                     continue;
                 }
                 // Only of two who waited at the same time one could overtake the other.
-                pairs += u64::from(entered[other] > mine.joined.1 && other != user);
+                let is_pair = entered[other] > mine.joined.1 && other != user;
+                pairs += u64::from(is_pair);
+                drawn_pairs += u64::from(is_pair && self.position(others).is_some());
                 if entered[other] > at + patience_ms
                     && self.polled(other, others.joined.0, at + patience_ms)
                     && !self.gave_way(entries, others, (at, at + patience_ms))
@@ -249,6 +251,7 @@ impl Auditor {
                 }
             }
             self.judged.pairs += pairs;
+            self.judged.drawn_pairs += drawn_pairs;
         }
     }
 
@@ -257,7 +260,9 @@ impl Auditor {
     fn gave_way(&self, entries: &[Entry], who: &Seen, (from, until): (u64, u64)) -> bool {
         let is_ahead = |entry: &&Entry| {
             (from + 1..=until).contains(&entry.ms)
-                && who.ticket.is_some_and(|(epoch, seq)| entry.ticket.0 == epoch && entry.ticket.1 < seq)
+                && who.ticket.is_some_and(|(epoch, seq)| {
+                    entry.ticket.0 == epoch && self.number(entry.ticket.1) < self.number(seq)
+                })
         };
         let Some(last) = entries.iter().rev().find(is_ahead) else { return false };
         let cap = self.rates(from, until).min().unwrap_or(0);
@@ -315,10 +320,10 @@ impl Auditor {
                 .count();
             let within: Vec<_> = entries.iter().filter(|entry| (from..until).contains(&entry.ms)).collect();
             // Somebody who never claims holds one slot, once, for two periods and a second.
-            let numbers = within.iter().map(|entry| entry.ticket.1);
+            let numbers = within.iter().map(|entry| self.number(entry.ticket.1));
             let passed = numbers.clone().min().zip(numbers.max());
             let held = self.users.iter().filter(|seen| {
-                let number = seen.ticket.map(|(_, number)| number);
+                let number = seen.ticket.map(|(_, number)| self.number(number));
                 let is_passed = number.zip(passed).is_some_and(|(at, (low, high))| low < at && at < high);
                 seen.kind == Kind::NeverClaims && is_passed
             });

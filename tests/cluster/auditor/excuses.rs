@@ -102,6 +102,13 @@ impl Auditor {
         self.begun.len() > 1 && (begun.count() > 0 || self.users.iter().any(near))
     }
 
+    /// An operator gave up: no server said that the last change is made.
+    pub(crate) fn not_changed(&mut self) {
+        if let [.., before, _] = &mut self.policies[..] {
+            before.1 = u64::MAX;
+        }
+    }
+
     /// An operator was told that the last change is made. It may be lost all the same, if the store was emptied, a server that remembers
     /// nothing made the register anew, and one that remembers the earlier register cannot reach the store: it writes that one back later.
     pub(crate) fn changed(&mut self, now: u64) {

@@ -143,6 +143,25 @@ impl Plan {
         self
     }
 
+    /// The same run with an event whose order is drawn. Most people come before it begins, and more of the faults happen around that time.
+    pub(crate) fn with_a_draw(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0xD4A3_0FF5));
+        self.draw_s = dice.between(10, 70);
+        let begins_ms = self.draw_s * 1_000;
+        if dice.chance(60) {
+            for user in &mut self.users {
+                user.joins_ms = user.joins_ms * begins_ms / self.ends_ms * dice.between(1, 3);
+            }
+        }
+        for (at_ms, _) in &mut self.faults {
+            if dice.chance(50) {
+                *at_ms = begins_ms + dice.between(0, 12_000) - 4_000;
+            }
+        }
+        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
+        self
+    }
+
     /// The same run in which tickets are copied, and servers have different seal keys for a while: because one has a wrong one, or
     /// because the key is changed. In some runs the people inside are limited, too.
     pub(crate) fn with_tickets_misused(mut self) -> Self {

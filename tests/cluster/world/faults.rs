@@ -4,7 +4,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use admission::{Definition, Policy};
+use admission::Policy;
 use tokio::time::sleep;
 
 use super::World;
@@ -162,7 +162,7 @@ impl World {
     pub(super) async fn replace(&self, server: usize, pause: Duration) {
         self.stop(server);
         sleep(pause).await;
-        let file = [(self.zone.clone(), Definition::from(*self.policy.borrow()))];
+        let file = [(self.zone.clone(), self.plan.definition(*self.policy.borrow()))];
         self.start(server, &file).await;
         let now = self.now();
         lock(&self.net).cluster.tell(now, format!("server {server} starts again"));

@@ -23,9 +23,10 @@ impl Zone {
         (claim.epoch == self.epoch || self.drawn.has(claim.seq)) && claim.seq < self.next
     }
 
-    /// Whether a number may be one of a deal that was lost with the state that made it. Nobody is told that it is gone.
-    pub(super) fn may_be_dealt(&self, seq: u64) -> bool {
-        self.policy.mode == Mode::Auto && self.mode() == Mode::Hold && seq >= self.next
+    /// Whether a number that is not of this line may be one of a deal that was lost with the state that made it. Nobody is told that
+    /// it is gone.
+    pub(super) fn may_be_dealt(&self, claim: Claim) -> bool {
+        self.policy.mode == Mode::Auto && self.mode() == Mode::Hold && !self.is_of_line(claim)
     }
 
     /// What the holder of such a number is told.

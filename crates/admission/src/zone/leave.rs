@@ -60,7 +60,7 @@ impl Zone {
 
     fn leave_one(&mut self, leaver: &Leaver) -> Departure {
         let Claim { seq, .. } = leaver.claim;
-        if self.may_be_dealt(seq) {
+        if self.may_be_dealt(leaver.claim) {
             return Departure::NotYet;
         }
         if !(self.is_of_line(leaver.claim) || sabotaged(Broken::Epoch) && seq < self.next) {

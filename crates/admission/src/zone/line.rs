@@ -127,7 +127,7 @@ impl Zone {
         self.check();
         let verdict = |claim: &Claim| match decided.binary_search_by_key(&claim.seq, |&(seq, _)| seq) {
             Ok(i) if self.is_of_line(*claim) => decided[i].1,
-            _ if self.may_be_dealt(claim.seq) => Verdict::Waiting(self.not_yet()),
+            _ if self.may_be_dealt(*claim) => Verdict::Waiting(self.not_yet()),
             _ => Verdict::Gone,
         };
         let verdicts = claims.iter().map(verdict).collect();

@@ -42,6 +42,10 @@ pub enum Rule {
     Kept = 12,
     /// A zone opens at once, whatever its policy says.
     Opening = 13,
+    /// A state that lost a deal knows nothing of its numbers.
+    Dealt = 14,
+    /// People enter before the line is dealt by its draw.
+    Undrawn = 15,
 }
 
 impl Rule {
@@ -71,6 +75,14 @@ impl Rule {
                 &[("z.unseen, z.unseen_told = max(most - z.inside, 0), 1", "z.unseen, z.unseen_told = 0, 1")]
             }
             Self::Opening => &[("z.now < max(z.hold_until, z.opens) or", "z.now < z.hold_until or")],
+            Self::Dealt => &[
+                (
+                    "if not of_line and (z.now < z.recover_until or may_be_dealt()) then",
+                    "if of_line == nil and z.now < z.recover_until then",
+                ),
+                ("if taken == 1 and w.drawn_end > z.drawn_end then", "if false then"),
+            ],
+            Self::Undrawn => &[("return z.draw > 0 and z.draw ~= z.drawn end", "return false end")],
             Self::Kept => &[("  if next(freed) then add_kept(freed, parts) end\n", "")],
         }
     }
@@ -114,7 +126,7 @@ pub(super) fn script(script: &'static Script) -> &'static Script {
 }
 
 /// All rules.
-pub const RULES: [Rule; 13] = [
+pub const RULES: [Rule; 15] = [
     Rule::Revision,
     Rule::Cap,
     Rule::Restore,
@@ -128,6 +140,8 @@ pub const RULES: [Rule; 13] = [
     Rule::Unseen,
     Rule::Kept,
     Rule::Opening,
+    Rule::Dealt,
+    Rule::Undrawn,
 ];
 
 #[cfg(test)]

@@ -1,0 +1,67 @@
+//! What must hold where the order is drawn: one draw, whose numbers everybody has, and people enter by them.
+//!
+//! The auditor knows tickets by the numbers that were given out. Invariant: it takes from the lots who drew which position, and no more.
+
+use std::sync::Arc;
+
+use admission::Lots;
+
+use super::{Auditor, Call, Promise, Seen, Ticket};
+
+impl Auditor {
+    /// A server reads tickets by these lots from now on. `first` are those by which one did so first.
+    pub(crate) fn draws(&mut self, now: u64, server: usize, first: &Arc<Lots>, lots: &Arc<Lots>) {
+        self.lots = Some(Arc::clone(first));
+        if first != lots {
+            let how = format!(
+                "{now} ms: server {server} has {} people on the list, not {}",
+                lots.listed(),
+                first.listed()
+            );
+            self.breaks(Promise::DrawnTwice, how);
+        }
+    }
+
+    /// Whether a state that answered a call is dealt by the draw.
+    pub(crate) fn dealt(&mut self, now: u64, is_dealt: bool) {
+        let last = self.undealt.last().copied();
+        match last {
+            Some((_, u64::MAX)) if is_dealt => self.undealt.last_mut().expect("there is one").1 = now,
+            Some((_, until)) if !is_dealt && until < u64::MAX => self.undealt.push((now, u64::MAX)),
+            _ => {}
+        }
+    }
+
+    /// A server answered a call that showed a ticket with the token of another one.
+    pub(crate) fn reads(&mut self, call: &Call, shown: Ticket, told: Ticket) {
+        let is_drawn = self.lots.as_ref().is_some_and(|lots| lots.position(told.1).is_some());
+        self.judged.drawn += u64::from(is_drawn);
+        if shown != told {
+            self.breaks(
+                Promise::OtherNumber,
+                format!("user {}, {call:?}: {shown:?} is told {told:?}", call.user),
+            );
+        }
+    }
+
+    /// Which position a user drew.
+    pub(super) fn position(&self, seen: &Seen) -> Option<u32> {
+        self.lots.as_ref()?.position(seen.ticket?.1)
+    }
+
+    /// The place of a number in the order: those who were drawn by their positions, and then by arrival.
+    pub(super) fn number(&self, seq: u64) -> u64 {
+        let Some(lots) = &self.lots else { return seq };
+        lots.position(seq).map_or_else(|| u64::from(lots.listed()) + seq, u64::from)
+    }
+
+    /// Whether one user is to enter before another one. Of two who came at about the same time, nobody knows.
+    pub(super) fn is_ahead(&self, one: &Seen, other: &Seen) -> bool {
+        match (self.position(one), self.position(other)) {
+            (Some(one), Some(other)) => one < other,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (None, None) => one.joined.1 < other.joined.0,
+        }
+    }
+}
