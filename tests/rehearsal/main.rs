@@ -1,5 +1,5 @@
 //! Runs `loadgen` against the running `weir`: a burst with people who leave, pause and ask again, of whom half listen to streams; and a
-//! sale, in the order of arrival and by lot. No check may fail. The runs are shorter than a minute, so the limit per minute stays open
+//! sale, in the order of arrival and by lot; and a sale in three regions. No check may fail. The runs are shorter than a minute, so the limit per minute stays open
 //! and the exit code is that of an open verdict.
 
 #[path = "../support/client.rs"]
@@ -8,6 +8,9 @@ mod client;
 #[path = "../support/clock.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod clock;
+#[path = "../support/redis.rs"]
+mod redis;
+mod regions;
 #[path = "../support/weir.rs"]
 #[expect(dead_code, reason = "other tests use the rest")]
 mod weir;
