@@ -169,6 +169,8 @@ pub(crate) struct Auditor {
     /// When which server could not tell the store anything.
     silent: Vec<(u64, u64, usize)>,
     lives: Vec<Life>,
+    /// On which side of a division each server is.
+    server_sides: Vec<usize>,
     /// The lines that nodes began: first epoch and first number.
     begun: Vec<Ticket>,
     /// The tickets whose holders said that they give up the place or the visit, and when that was answered.
@@ -178,6 +180,10 @@ pub(crate) struct Auditor {
     tickets: Tickets,
     /// What the draw of an event gave to whom.
     lots: Option<Arc<Lots>>,
+    /// When the first server read tickets by them.
+    drawn_ms: u64,
+    /// The draw was held again, with another order. Nothing can be judged from then on.
+    is_drawn_anew: bool,
     /// When the order was to be drawn, and the line was not dealt by it.
     undealt: Vec<(u64, u64)>,
     judged: Judged,
@@ -228,6 +234,8 @@ judged! {
     drawn = "numbers of a draw";
     /// Of the pairs in order, those of which one at least was drawn.
     drawn_pairs = "pairs in the order of a draw";
+    /// Draws that were held again, because the store and all servers that knew of them were gone.
+    drawn_anew = "draws held again";
 }
 
 /// What a run came to.
@@ -321,11 +329,14 @@ impl Auditor {
             divided: Vec::new(),
             silent: Vec::new(),
             lives: Vec::new(),
+            server_sides: plan.server_sides.clone(),
             begun: Vec::new(),
             given_up: BTreeMap::new(),
             earlier_polls: Vec::new(),
             tickets: Tickets::new(plan.servers),
             lots: None,
+            drawn_ms: 0,
+            is_drawn_anew: false,
             undealt: if plan.draw_s > 0 { vec![(0, u64::MAX)] } else { Vec::new() },
             judged: Judged::default(),
             broken: Vec::new(),
@@ -334,7 +345,7 @@ impl Auditor {
     }
 
     fn breaks(&mut self, promise: Promise, how: String) {
-        if self.broken.len() < 20 {
+        if self.broken.len() < 20 && !self.is_drawn_anew {
             self.broken.push((promise, how));
         }
     }
@@ -388,13 +399,17 @@ impl Auditor {
         if let Some(life) = self.lives.iter_mut().rev().find(|life| life.server == server) {
             life.until = now;
         }
-        // If nobody else was told of an operator's last change, it may be lost with the primary.
-        let others_know = self.lives.iter().any(|life| life.until == u64::MAX && life.from + 1_000 < now);
-        if let [.., before, last] = &mut self.policies[..]
-            && !others_know
-            && now < last.0 + 5_000
-        {
-            before.1 = u64::MAX;
+        // If nobody else was told of an operator's last change, it may be lost with the primary: also if both were divided from the others
+        // since then.
+        if let [.., before, last] = &mut self.policies[..] {
+            let since = last.0;
+            let is_apart = self.divided.iter().any(|&(from, until)| from <= since + 1_000 && until >= now);
+            let sides = &self.server_sides;
+            let hears = |life: &Life| !is_apart || sides[life.server] == sides[server];
+            let knows = |life: &Life| life.until == u64::MAX && life.from + 1_000 < now && hears(life);
+            if !self.lives.iter().any(knows) && (now < since + 5_000 || is_apart) {
+                before.1 = u64::MAX;
+            }
         }
     }
 

@@ -9,17 +9,25 @@ use admission::Lots;
 use super::{Auditor, Call, Promise, Seen, Ticket};
 
 impl Auditor {
-    /// A server reads tickets by these lots from now on. `first` are those by which one did so first.
+    /// A server reads tickets by these lots from now on. `first` are those by which one did so first. The draw is held again only if the
+    /// store lost its record while no server ran that knew it.
     pub(crate) fn draws(&mut self, now: u64, server: usize, first: &Arc<Lots>, lots: &Arc<Lots>) {
-        self.lots = Some(Arc::clone(first));
-        if first != lots {
-            let how = format!(
-                "{now} ms: server {server} has {} people on the list, not {}",
-                lots.listed(),
-                first.listed()
-            );
-            self.breaks(Promise::DrawnTwice, how);
+        if self.lots.is_none() {
+            (self.lots, self.drawn_ms) = (Some(Arc::clone(first)), now);
         }
+        if first == lots || self.is_drawn_anew {
+            return;
+        }
+        if self.nobody_knows(self.drawn_ms, now) {
+            self.is_drawn_anew = true;
+            self.judged.drawn_anew += 1;
+            return;
+        }
+        let (had, has) = (first.listed(), lots.listed());
+        self.breaks(
+            Promise::DrawnTwice,
+            format!("{now} ms: server {server} has {has} people on the list, not {had}"),
+        );
     }
 
     /// Whether a state that answered a call is dealt by the draw.
