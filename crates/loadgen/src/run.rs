@@ -224,11 +224,16 @@ pub async fn run(setup: &Setup) -> Result<(u64, Gathered)> {
             .await
             .context("a worker ended before the run began")?;
     }
+    let mut progress = Progress::new(setup.profile.lasts_ms() / 1000);
+    let waits_s = begin.saturating_sub(unix_ms()) / 1_000;
+    if waits_s > 0 {
+        progress.message(&format!("all users are ready; the run begins in {waits_s} s"));
+    }
     let lasts = Duration::from_millis(u64::from(setup.profile.lasts_ms()) + begin.saturating_sub(unix_ms()));
     let mut gathered = Gathered::default();
     gather(
         &mut gathered,
-        setup,
+        &mut progress,
         &mut running,
         &mut messages,
         &mut interrupts,
@@ -247,14 +252,13 @@ pub async fn run(setup: &Setup) -> Result<(u64, Gathered)> {
 
 async fn gather(
     gathered: &mut Gathered,
-    setup: &Setup,
+    progress: &mut Progress,
     running: &mut [Worker],
     messages: &mut mpsc::Receiver<Message>,
     interrupts: &mut Interrupts,
     end_by: Instant,
 ) {
     let workers = u16::try_from(running.len()).unwrap_or(u16::MAX);
-    let mut progress = Progress::new(setup.profile.lasts_ms() / 1000);
     // How many workers have reported a second, for the seconds that some worker has not reported yet.
     let mut reported = std::collections::BTreeMap::<u32, u16>::new();
     let mut ended = vec![false; running.len()];

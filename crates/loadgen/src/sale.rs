@@ -1,10 +1,10 @@
 //! The event that a run with a pre-queue is made for: when it begins, and how its order is made.
 //!
 //! Before the run, one place is taken and given up again, because only the reply to a join says when the zone opens. If the order is to be
-//! drawn, the published rule of the zone names the event. Invariant: the start of the run is chosen so that the pre-queue ends, in whole
+//! drawn, the published rule of the zone names the event; if no event is ahead, the rule says why. Invariant: the start of the run is chosen so that the pre-queue ends, in whole
 //! seconds from the start, when the event begins.
 
-use jiff::Timestamp;
+use jiff::{Timestamp, Zoned};
 use serde::{Deserialize, de::DeserializeOwned};
 use thiserror::Error;
 
@@ -45,6 +45,15 @@ pub(crate) enum SaleError {
          weir zones set {zone} event.rehearsal.prequeue_from={from} event.rehearsal.begins={begins} event.rehearsal.ends={ends}"
     )]
     NoEvent { profile: String, zone: String, from: Timestamp, begins: Timestamp, ends: Timestamp },
+    /// An operator stopped the events.
+    #[error(
+        "--profile {profile}: zone {zone} has mode = {mode}, and its events open nothing until that is auto again: weir zones set {zone} \
+         mode=auto"
+    )]
+    Stopped { profile: String, zone: String, mode: String },
+    /// People enter, because an event runs.
+    #[error("{0}")]
+    Runs(String),
     /// Nobody gets a place now.
     #[error(
         "--profile {profile}: zone {zone} gives no places now ({code}): start again once the pre-queue of its event has begun, or move it: \
@@ -72,6 +81,8 @@ struct Rules {
 #[derive(Deserialize)]
 struct Rule {
     #[serde(default)]
+    mode: String,
+    #[serde(default)]
     events: Vec<Event>,
 }
 
@@ -79,6 +90,23 @@ struct Rule {
 struct Event {
     id: String,
     order: String,
+    #[serde(default)]
+    begins: String,
+    #[serde(default)]
+    ends: String,
+}
+
+impl Event {
+    /// Whether it runs at `now`. False if its instants are not understood here.
+    fn runs(&self, now: Timestamp) -> bool {
+        let [begins, ends] = [&self.begins, &self.ends].map(|text| read_instant(text));
+        begins.zip(ends).is_some_and(|(begins, ends)| begins <= now && now < ends)
+    }
+}
+
+/// An instant as operators write it: with `Z` or an offset, or with a time zone.
+fn read_instant(text: &str) -> Option<Timestamp> {
+    text.parse().ok().or_else(|| Some(text.parse::<Zoned>().ok()?.timestamp()))
 }
 
 /// Asks the zone when it opens.
@@ -114,7 +142,9 @@ pub(crate) async fn find(setup: &Setup) -> Result<Ahead, SaleError> {
         post(setup, &pool, wire::LEAVE, Some(token)).await.map_err(failed)?;
     }
     let Some((waiting, in_ms)) = waiting.and_then(|waiting| Some((waiting, waiting.opens_in_ms?))) else {
-        return Err(no_event(setup));
+        // What the rule does not say is no reason to end in another way.
+        let rules = get::<Rules>(setup, &pool, &wire::rules(&setup.zone)).await.ok();
+        return Err(none_ahead(setup, rules.map(|rules| rules.rule)));
     };
     // The server counted from an instant between the call and its reply.
     let opens_unix_ms = sent_ms.midpoint(heard_ms) + u64::from(in_ms);
@@ -125,16 +155,27 @@ pub(crate) async fn find(setup: &Setup) -> Result<Ahead, SaleError> {
     Ok(Ahead { opens_unix_ms, draw })
 }
 
-fn no_event(setup: &Setup) -> SaleError {
+/// Why no event is ahead, as far as the published rule of the zone says it.
+fn none_ahead(setup: &Setup, rule: Option<Rule>) -> SaleError {
     let now_s = unix_ms() / 1_000;
     let whole_s = u64::from(setup.profile.lasts_ms() / 1_000);
     let prequeue_s = u64::from(setup.profile.prequeue_s.unwrap_or(0));
-    SaleError::NoEvent {
-        profile: setup.profile.name.clone(),
-        zone: setup.zone.clone(),
-        from: instant(now_s),
-        begins: instant(now_s + prequeue_s + MARGIN_S),
-        ends: instant(now_s + whole_s + 2 * MARGIN_S),
+    let (profile, zone) = (setup.profile.name.clone(), setup.zone.clone());
+    let [from, begins, ends] =
+        [0, prequeue_s + MARGIN_S, whole_s + 2 * MARGIN_S].map(|after_s| instant(now_s + after_s));
+    let Some(Rule { mode, events }) = rule else {
+        return SaleError::NoEvent { profile, zone, from, begins, ends };
+    };
+    if ["hold", "open", "closed"].contains(&&*mode) {
+        return SaleError::Stopped { profile, zone, mode };
+    }
+    match events.into_iter().find(|event| event.runs(from)) {
+        Some(Event { id: event, begins: began, ends: until, .. }) => SaleError::Runs(format!(
+            "--profile {profile}: the event {event} of zone {zone} began at {began} and runs until {until}, so its pre-queue is over. Rehearse \
+             another one that begins later, behind its end or in its place: weir zones set {zone} event.{event}= \
+             event.rehearsal.prequeue_from={from} event.rehearsal.begins={begins} event.rehearsal.ends={ends}"
+        )),
+        None => SaleError::NoEvent { profile, zone, from, begins, ends },
     }
 }
 
@@ -171,6 +212,16 @@ pub(crate) fn place(setup: &mut Setup, ahead: &Ahead, now_ms: u64) -> Result<Str
     let ready_s = READY_S + u64::from(setup.profile.users) / READY_USERS;
     let earliest_ms = setup.start_unix_ms.unwrap_or(now_ms + ready_s * 1_000);
     let left_s = begins_ms.saturating_sub(earliest_ms) / 1_000;
+    if let Some(start_ms) = setup.start_unix_ms.filter(|_| left_s < LEAST_S) {
+        let late_s = i128::from(start_ms).saturating_sub(i128::from(begins_ms)) / 1_000;
+        let when = if late_s > 0 { format!("{late_s} s after") } else { format!("{} s before", -late_s) };
+        return Err(SaleError::Time(format!(
+            "--start-at: the run would start {when} the event begins, and its pre-queue has at least {LEAST_S} s; start at {} or earlier, or \
+             let the event begin later (weir zones set {} event.EVENT.begins=…)",
+            instant((begins_ms / 1_000).saturating_sub(LEAST_S)),
+            setup.zone
+        )));
+    }
     if left_s < LEAST_S {
         let begins_s = begins_ms.saturating_sub(now_ms) / 1_000;
         return Err(SaleError::Time(format!(
@@ -269,13 +320,46 @@ mod tests {
         let said = refused(ahead(27_000, false), None);
         assert!(said.contains("begins in 27 s, too soon") && said.contains("18 s to get ready"), "{said}");
         assert!(refused(ahead(57_000, true), None).contains("begins in 27 s, too soon"));
+        let said = refused(ahead(60_000, false), Some(NOW_MS + 95_000));
+        assert!(said.contains("--start-at: the run would start 35 s after the event begins"), "{said}");
+        assert!(said.contains(&format!("start at {} or earlier", instant(NOW_MS / 1_000 + 50))), "{said}");
+        let said = refused(ahead(60_000, true), Some(NOW_MS + 25_000));
+        assert!(said.contains("would start 5 s before"), "{said}");
         let said = refused(ahead(7_200_000, false), Some(NOW_MS));
         assert!(said.contains("--start-at") && said.contains("7200 s later"), "{said}");
     }
 
     #[test]
+    fn a_zone_whose_event_does_not_come_says_why() {
+        let rule = |json: serde_json::Value| serde_json::from_value::<Rules>(json).expect("a rule").rule;
+        let event = |begins: &str, ends: &str| serde_json::json!({ "id": "spring", "order": "arrival", "begins": begins, "ends": ends });
+        let of = |mode: &str, event: serde_json::Value| {
+            none_ahead(
+                &setup(),
+                Some(rule(serde_json::json!({ "rule": { "mode": mode, "events": [event] } }))),
+            )
+            .to_string()
+        };
+        let (past, future) = ("2001-12-01T09:00[Europe/Berlin]", "2101-12-01T09:00:00+01:00");
+        let held = of("hold", event(past, future));
+        assert!(held.contains("has mode = hold") && held.ends_with("weir zones set Z mode=auto"), "{held}");
+        let runs = of("auto", event(past, future));
+        assert!(
+            runs.contains(
+                "the event spring of zone Z began at 2001-12-01T09:00[Europe/Berlin] and runs until 2101"
+            ),
+            "{runs}"
+        );
+        assert!(runs.contains("weir zones set Z event.spring= event.rehearsal.prequeue_from=20"), "{runs}");
+        // One that is over, and one that nobody here can read.
+        for event in [event(past, "2001-12-02T09:00:00Z"), event("soon", future)] {
+            assert!(of("auto", event).contains("has no event ahead"));
+        }
+    }
+
+    #[test]
     fn a_zone_without_an_event_gets_the_command_that_makes_one() {
-        let said = no_event(&setup()).to_string();
+        let said = none_ahead(&setup(), None).to_string();
         for part in [
             "zone Z has no event ahead",
             "weir zones set Z event.rehearsal.prequeue_from=20",

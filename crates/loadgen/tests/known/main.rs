@@ -10,7 +10,10 @@ use loadgen::{
     report::Judgement,
 };
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::process::{Child, Command};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+};
 
 use server::Server;
 
@@ -144,6 +147,33 @@ async fn an_interrupted_run_ends_with_a_report_that_says_so() {
         let page = std::fs::read_to_string(page).expect("the run");
         assert!(page.contains("class=\"verdict open\"") && page.contains("the run was interrupted after"));
     }
+}
+
+/// A run that waits for its start ends at once, and says that it was interrupted. No user of it called.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_waits_for_its_start_can_be_interrupted() {
+    let server = Server::start(|_, _| Duration::ZERO).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    // An hour ahead, in seconds since 1970.
+    let start_at = std::time::SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_secs() + 3_600;
+    let more = ["--workers", "2", "--start-at", &start_at.to_string()];
+    let mut child = start(&server, dir.path(), LONG, &more);
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let wait = async {
+        while let Some(line) = lines.next_line().await.expect("text") {
+            if line.contains("the run begins in") {
+                return line;
+            }
+        }
+        panic!("it does not say that it waits");
+    };
+    let said = tokio::time::timeout(Duration::from_secs(60), wait).await.expect("the run");
+    assert!(said.starts_with("all users are ready; the run begins in 35"), "{said}");
+    let before = server.held.lock().expect("unpoisoned").len();
+    kill_process(pid(&child), Signal::INT).expect("the run");
+    let (code, said, run) = end_with_output(child, dir.path()).await;
+    assert_eq!((code, run.verdict.exit_code, run.report.interrupted), (4, 4, true), "{said}");
+    assert_eq!(server.held.lock().expect("unpoisoned").len(), before, "no user called");
 }
 
 /// The server dies when its users have waited for two polls, and the run goes on for 7 s.
