@@ -23,6 +23,7 @@ REFUSED = {
 }
 # The words of settings that the reference calls texts.
 WORDS = {
+    "log_format": ["text", "json"],
     "pass.algorithm": ["ES256", "EdDSA", "RS256"],
     "redis.client": ["fred", "redis-rs"],
     "redis.durability": ["async", "replicated"],

@@ -97,6 +97,7 @@ class Refusals(unittest.TestCase):
         self.refused("/store", {"store": ""})
         self.refused("/image/repository", {"image": {"repository": 'a"\nb: c'}})
         self.refused("/keys/seal", SHARED, {"keys": {"seal": "../seal.key"}})
+        self.refused("/config/log_format", {"config": {"log_format": "xml"}})
         self.refused("/config/drain_deadline_s", {"config": {"drain_deadline_s": 601}})
         self.refused("/config/admin_token/0/role", {"config": {"admin_token": [{"name": "a", "role": "king", "sha256": "0" * 64}]}})
         self.refused("/config/admin_token/0/sha256", {"config": {"admin_token": [{"name": "a", "role": "viewer", "sha256": "0" * 63}]}})
