@@ -15,6 +15,7 @@ use store::{Batch, DiskJournal, Journal as _};
 use crate::{
     app::{Answer, body},
     clock::eventually,
+    events::patch,
     redis::Standalone,
     weir::{Ended, Setup, Weir, binary, without_variables, zone},
 };
@@ -467,9 +468,12 @@ pub(crate) fn without_a_file_nothing_differs_from_it() {
     assert!(!weir.log().contains("the file differs"), "{}", weir.log());
 }
 
-/// Each line of a log in JSON is an object with the same members, also the one of a warning.
+/// Each line of a log in JSON is an object with the same members, also the one of a warning. Texts are as they were, also with quotes
+/// within quotes.
 pub(crate) fn the_log_may_be_json() {
     let weir = Setup::zone(600, "").arg("--log-format=json").start();
+    let notice = r#"They said: "Write \"now\" {or} 'later'\n". \"#;
+    assert_eq!(patch(&weir, &serde_json::json!({ "notice": { "en": notice } })).0, 200);
     weir.signal(Signal::HUP);
     eventually("the reload is over", || weir.log().contains("was read again").then_some(()));
     let lines: Vec<serde_json::Value> = weir
@@ -486,4 +490,8 @@ pub(crate) fn the_log_may_be_json() {
         lines.iter().any(|line| line["message"] == "made a key" && line["file"].is_string()),
         "{lines:?}"
     );
+    let changed = lines.iter().find(|line| line["message"] == "a zone was changed").expect("it is logged");
+    let after = changed["after"].as_str().expect("a text");
+    let after: serde_json::Value = serde_json::from_str(after).unwrap_or_else(|why| panic!("{after}: {why}"));
+    assert_eq!(after["notice"]["en"], notice);
 }
