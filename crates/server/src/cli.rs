@@ -31,6 +31,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::{
     access::{AdminToken, Role},
+    clock::unix_ms,
     config::{self, Config, ConfigFault, Sources},
     event_report,
     failure::{self, Failure},
@@ -77,7 +78,10 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
             for danger in unknown.chain(of_config) {
                 let _ = writeln!(io::stderr(), "weir: warning: {danger}");
             }
-            print(&format!("{}\nthe configuration is right\n", serve::describe(&config, &config.zones)))?;
+            print(&format!(
+                "{}\nthe configuration is right\n",
+                serve::describe(&config, &config.zones, unix_ms() / 1_000)
+            ))?;
         }
         Order::Doctor(sources) => return doctor::run(&load(&sources)?, open_files()),
         Order::ExplainRoute(sources, question) => print(&route::explain(&load(&sources)?, &question)?)?,
