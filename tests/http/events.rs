@@ -1,6 +1,6 @@
 //! Zones that open at a set instant, and events that begin and end by themselves.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use serde_json::{Value, json};
 use store::unix_ms;
@@ -171,6 +171,30 @@ pub(crate) fn a_closed_zone_leads_to_the_page_of_its_event() {
     assert_eq!(shown["events"][0]["before_page"], "https://shop.example/soon?sale=1");
 }
 
+/// While an event lasts, the waiting page is that of its template.
+pub(crate) fn an_event_has_its_own_page() {
+    let setup = Setup::zone(600, "");
+    let pages = setup.dir().join("pages");
+    fs::create_dir(&pages).expect("takes directories");
+    for (name, text) in [("Z.html", "the zone's page"), ("Z@sale.html", "the page of the sale")] {
+        fs::write(pages.join(name), text).expect("takes files");
+    }
+    let weir = setup.arg("--wait-templates-dir").arg(&pages).start();
+    let shows = |text: &str| {
+        eventually(text, || (weir.get("/wait/Z").body == text.as_bytes()).then_some(()));
+    };
+    shows("the zone's page");
+    let sale = |from: i64, ends: i64| json!({ "events": [{ "id": "sale", "prequeue_from": in_s(from).0, "begins": in_s(from + 60).0, "ends": in_s(ends).0 }] });
+    assert_eq!(patch(&weir, &sale(600, 900)).0, 200);
+    assert_eq!(weir.get("/wait/Z").body, b"the zone's page", "it comes later");
+    assert_eq!(patch(&weir, &sale(-30, 300)).0, 200);
+    shows("the page of the sale");
+    assert_eq!(patch(&weir, &sale(-90, 300)).0, 200);
+    shows("the page of the sale");
+    assert_eq!(patch(&weir, &sale(-90, -1)).0, 200);
+    shows("the zone's page");
+}
+
 pub(crate) fn wrong_events_are_refused() {
     let weir = Setup::zone(600, "").start();
     let with = |field: &str, value: Value| {
@@ -224,6 +248,13 @@ pub(crate) fn wrong_events_are_refused() {
         (closed_with("//elsewhere.example"), 400, "wrong_type", "is no address of a page"),
         (closed_with("https://user:SECRET@elsewhere.example/"), 400, "wrong_type", "is no address of a page"),
         (closed_with("/a b"), 400, "wrong_type", "is no address of a page"),
+        (
+            closed_with("https://shop..example/"),
+            400,
+            "wrong_type",
+            "`events.0.before_page`: \"https://shop..example/\" names no host",
+        ),
+        (closed_with("https://shop.example:70000/"), 400, "wrong_type", "has no port behind the colon"),
         (two(1_100), 422, "out_of_range", "has its pre-queue from"),
         (json!({ "policy": { "opens_at": "soon" } }), 400, "wrong_type", "`policy.opens_at`"),
         (json!({ "policy": { "opens_at": 5 } }), 400, "wrong_type", "`policy.opens_at` must be an instant"),

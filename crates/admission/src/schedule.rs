@@ -4,7 +4,11 @@
 //! that instant by its own clock, because the policy of an event has [`Policy::opens_at`]. So no server has to do anything then.
 //! Invariant: the events of a schedule are sorted and do not overlap, from the beginning of the pre-queue to the end.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    net::{Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+};
 
 use crate::{InstantFault, Mode, Notice, Opening, Policy, PolicyFault, ZoneId, parse_instant};
 
@@ -73,11 +77,24 @@ pub struct PageAddress(Arc<str>);
 
 /// A text is no address of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "is no address of a page: write one as https://shop.example/soon or /soon, of at most {max} visible ASCII characters, without user, \\ and \"",
-    max = PageAddress::MAX
-)]
-pub struct NoPageAddress;
+pub enum NoPageAddress {
+    /// It has another form.
+    #[error(
+        "is no address of a page: write one as https://shop.example/soon or /soon, of at most {max} visible ASCII characters, without user, \\ \
+         and \"",
+        max = PageAddress::MAX
+    )]
+    Form,
+    /// No host can have this name.
+    #[error(
+        "names no host: a host is a name as shop.example (letters, digits and hyphens between dots), or an address as 192.0.2.7 or \
+         [2001:db8::7]"
+    )]
+    Host,
+    /// The port is none.
+    #[error("has no port behind the colon of its host: a port is 1 to 65535")]
+    Port,
+}
 
 impl PageAddress {
     /// The longest address, in bytes. Clients cut longer texts of errors.
@@ -92,13 +109,17 @@ impl PageAddress {
             && text
                 .bytes()
                 .all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'"' | b'<' | b'>'));
+        if !is_spelled {
+            return Err(NoPageAddress::Form);
+        }
         let of_host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-        let is_right = match of_host.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default()) {
-            Some(host) => !host.is_empty() && !host.starts_with(':') && !host.contains('@'),
+        match of_host.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default()) {
+            Some(host) => check_authority(host)?,
             // Two slashes begin another host.
-            None => text.starts_with('/') && !text.starts_with("//"),
-        };
-        if is_spelled && is_right { Ok(Self(text.into())) } else { Err(NoPageAddress) }
+            None if text.starts_with('/') && !text.starts_with("//") => {}
+            None => return Err(NoPageAddress::Form),
+        }
+        Ok(Self(text.into()))
     }
 
     /// The address, as it was written.
@@ -106,6 +127,52 @@ impl PageAddress {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// The longest name of a host, and the longest part of one, in bytes.
+const HOST_MAX: usize = 253;
+const LABEL_MAX: usize = 63;
+
+/// Checks a host with or without a port.
+fn check_authority(authority: &str) -> Result<(), NoPageAddress> {
+    if authority.is_empty() || authority.contains('@') {
+        return Err(NoPageAddress::Form);
+    }
+    // The colons of an IPv6 address are within brackets.
+    let port_from = authority.rfind(']').unwrap_or(0);
+    let (host, port) = match authority[port_from..].split_once(':') {
+        Some((_, port)) => (&authority[..authority.len() - port.len() - 1], Some(port)),
+        None => (authority, None),
+    };
+    let is_port = |port: &str| {
+        port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse().is_ok_and(|port: u16| port > 0)
+    };
+    match port {
+        _ if !is_host(host) => Err(NoPageAddress::Host),
+        Some(port) if !is_port(port) => Err(NoPageAddress::Port),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a host can have this name or address.
+fn is_host(host: &str) -> bool {
+    if let Some(address) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return address.parse::<Ipv6Addr>().is_ok();
+    }
+    let is_label = |label: &str| {
+        (1..=LABEL_MAX).contains(&label.len())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    // A dot may end a name.
+    let name = host.strip_suffix('.').unwrap_or(host);
+    let last = name.rsplit('.').next().unwrap_or_default();
+    // Browsers take a name whose last part is a number for an IPv4 address.
+    let is_address = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+    name.len() <= HOST_MAX
+        && name.split('.').all(is_label)
+        && (!is_address || name.parse::<Ipv4Addr>().is_ok())
 }
 
 /// The value of this name.
@@ -573,6 +640,15 @@ impl Phase<'_> {
         }
     }
 
+    /// The event that lasts: its pre-queue has begun, and it is not over.
+    #[must_use]
+    pub fn event(&self) -> Option<&Event> {
+        match self {
+            Self::Prequeue(event) | Self::Open(event) => Some(event),
+            Self::Usual | Self::Before(_) | Self::After(_) => None,
+        }
+    }
+
     /// The policy that counts then, of a zone with this policy.
     pub(crate) fn policy(self, usual: &Policy) -> Policy {
         let outside = |what| match what {
@@ -641,6 +717,67 @@ pub(crate) mod tests {
 
     pub(crate) fn at(text: &str) -> u64 {
         moment(text).unix_s().into()
+    }
+
+    #[test]
+    fn pages_have_possible_hosts_and_ports() {
+        for right in [
+            "/soon",
+            "/",
+            "https://shop.example",
+            "https://shop.example./a?b#c",
+            "http://localhost:8080/",
+            "https://a_b.shop-1.example:65535",
+            "https://192.0.2.7:1/",
+            "https://[2001:db8::7]:8443/x",
+            "https://xn--bcher-kva.example",
+        ] {
+            assert!(PageAddress::parse(right).is_ok(), "{right}");
+        }
+        let (form, host, port) = (NoPageAddress::Form, NoPageAddress::Host, NoPageAddress::Port);
+        let long = format!("https://{}.example", "a".repeat(64));
+        for (wrong, fault) in [
+            ("soon", form),
+            ("//shop.example", form),
+            ("https://", form),
+            ("https:///a", form),
+            ("ftp://shop.example", form),
+            ("https://user@shop.example", form),
+            ("/a b", form),
+            (r"/\shop", form),
+            ("https://:443/", host),
+            ("https://.", host),
+            ("https://shop..example", host),
+            ("https://-shop.example", host),
+            ("https://shop-.example", host),
+            ("https://shop.example%2f", host),
+            ("https://sh*p", host),
+            ("https://999.0.0.1/", host),
+            ("https://1.2.3/", host),
+            ("https://[2001:db8::g]/", host),
+            ("https://[::1", host),
+            ("https://2001:db8::7/", host),
+            (&long, host),
+            ("https://shop.example:", port),
+            ("https://shop.example:0", port),
+            ("https://shop.example:65536/", port),
+            ("https://shop.example:44a/", port),
+            ("https://shop.example:+80", port),
+            ("https://[::1]:x/", port),
+        ] {
+            assert_eq!(PageAddress::parse(wrong), Err(fault), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_event_that_lasts_is_that_of_its_prequeue_and_its_sale() {
+        let schedule = Schedule::new(vec![sale()], &Policy::default()).expect("a schedule");
+        let lasts = |text: &str| schedule.phase(at(text)).event().is_some();
+        assert_eq!(
+            ["2026-12-01T07:29:59Z", "2026-12-01T07:30:00Z", "2026-12-01T10:59:59Z", "2026-12-01T11:00:00Z"]
+                .map(lasts),
+            [false, true, true, false]
+        );
     }
 
     #[test]

@@ -325,6 +325,15 @@ impl<S: Store> Gate<S> {
         room.definition().schedule.phase(room.schedule_s(store::unix_ms())).page().cloned()
     }
 
+    /// The id of the event of a zone that lasts, from the beginning of its pre-queue to its end.
+    #[must_use]
+    pub fn event_now(&self, zone: &str) -> Option<ZoneId> {
+        let rooms = self.rooms.load();
+        let room = rooms.get(zone)?;
+        let definition = room.definition();
+        definition.schedule.phase(room.schedule_s(store::unix_ms())).event().map(|event| event.id.clone())
+    }
+
     /// The notice of a zone, if it is served. It may be empty.
     #[must_use]
     pub fn notice(&self, zone: &str) -> Option<Arc<Notice>> {

@@ -36,6 +36,9 @@ use template::{Filling, Template, Texts, UnknownPlaceholder};
 /// The name of the operator's template for zones without one.
 const DEFAULT: &str = "default";
 
+/// Stands between a zone and its event in the name of a template. No id has it.
+const OF_EVENT: char = '@';
+
 /// The largest template or asset of an operator, in bytes.
 const MAX_FILE: u64 = 512 << 10;
 
@@ -133,6 +136,8 @@ pub enum PagesFault {
 pub struct Pages {
     default: Template,
     by_zone: HashMap<ZoneId, Template>,
+    /// By zone and event.
+    by_event: HashMap<(ZoneId, ZoneId), Template>,
     assets: HashMap<String, Asset>,
     targets: Vec<Target>,
 }
@@ -146,7 +151,13 @@ impl Pages {
         let texts = &BUILT_IN.texts[0];
         let default = Template::read(include_str!("wait/page.html"), texts).expect("a test reads it");
         let targets = settings.targets.clone();
-        let mut pages = Self { default, by_zone: HashMap::new(), assets: HashMap::new(), targets };
+        let mut pages = Self {
+            default,
+            by_zone: HashMap::new(),
+            by_event: HashMap::new(),
+            assets: HashMap::new(),
+            targets,
+        };
         let Some(dir) = &settings.templates_dir else { return Ok(pages) };
         let mut left = MAX_BYTES;
         for (name, path) in files(dir)? {
@@ -159,12 +170,16 @@ impl Pages {
                 let html = String::from_utf8(body).map_err(|_| wrong("is not UTF-8".to_owned()))?;
                 let template =
                     Template::read(&html, texts).map_err(|e| PagesFault::Template(path.clone(), e))?;
-                if stem == DEFAULT {
-                    pages.default = template;
-                } else {
-                    let zone =
-                        ZoneId::parse(stem).map_err(|e| wrong(format!("`{stem}` is not a zone: {e}")))?;
-                    pages.by_zone.insert(zone, template);
+                let id = |text: &str, what: &str| {
+                    ZoneId::parse(text).map_err(|e| wrong(format!("`{text}` is not {what}: {e}")))
+                };
+                match stem.split_once(OF_EVENT) {
+                    None if stem == DEFAULT => pages.default = template,
+                    None => drop(pages.by_zone.insert(id(stem, "a zone")?, template)),
+                    Some((zone, event)) => {
+                        let of = (id(zone, "a zone")?, id(event, "an event")?);
+                        pages.by_event.insert(of, template);
+                    }
                 }
             } else if let Some((_, kind)) = KINDS.iter().find(|(known, _)| *known == ending) {
                 if BUILT_IN.assets.iter().any(|(known, _)| *known == name) {
@@ -174,19 +189,19 @@ impl Pages {
             } else {
                 let known = KINDS.map(|(known, _)| known).join(", ");
                 return Err(wrong(format!(
-                    "is neither a template (ZONE.html) nor an asset ({known}); remove it"
+                    "is neither a template (ZONE.html, ZONE@EVENT.html) nor an asset ({known}); remove it"
                 )));
             }
         }
         Ok(pages)
     }
 
-    /// A zone's page. `policy` is the policy in force; `None` if the zone is not served. If no such zone is known, `status`
-    /// says so, and the page explains it.
+    /// A zone's page, while an event of it lasts with the template of the event, if it has one. `policy` is the policy in force; `None` if
+    /// the zone is not served. If no such zone is known, `status` says so, and the page explains it.
     #[must_use]
     pub fn page(
         &self,
-        zone: &ZoneId,
+        (zone, event): (&ZoneId, Option<&ZoneId>),
         policy: Option<Policy>,
         status: StatusCode,
         query: Option<&str>,
@@ -206,7 +221,9 @@ impl Pages {
                 target.map_or_else(|| json!(null), |to| json!({"url": to.url(), "by": to.by().as_str()})),
             ),
         ]);
-        let page = self.by_zone.get(zone).unwrap_or(&self.default).fill(&Filling {
+        let of_event = event.and_then(|event| self.by_event.get(&(zone.clone(), event.clone())));
+        let template = of_event.or_else(|| self.by_zone.get(zone)).unwrap_or(&self.default);
+        let page = template.fill(&Filling {
             language,
             texts,
             zone: zone.as_str(),

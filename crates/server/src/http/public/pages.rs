@@ -78,11 +78,11 @@ pub(super) async fn page(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Response<Full<Bytes>> {
-    let policy = state.gate.policy(zone.as_str());
+    let (policy, event) = (state.gate.policy(zone.as_str()), state.gate.event_now(zone.as_str()));
     // A zone that does not exist gets a page, too, which says so.
     let may_exist = policy.is_some() || state.gate.may_keep(zone.as_str()).await;
     let status = if may_exist { StatusCode::OK } else { StatusCode::NOT_FOUND };
-    state.pages.load().page(&zone, policy, status, query.as_deref(), &headers)
+    state.pages.load().page((&zone, event.as_ref()), policy, status, query.as_deref(), &headers)
 }
 
 /// The address of a page with a slash behind it, as people type it: leads to the page.

@@ -41,7 +41,7 @@ fn with(targets: &[(&str, &str, HandOver)], dir: Option<&Path>) -> Result<Pages,
 }
 
 fn page(pages: &Pages, id: &str) -> Response<Full<Bytes>> {
-    pages.page(&zone(id), Some(Policy::default()), StatusCode::OK, None, &HeaderMap::new())
+    pages.page((&zone(id), None), Some(Policy::default()), StatusCode::OK, None, &HeaderMap::new())
 }
 
 #[test]
@@ -87,7 +87,8 @@ fn a_page_that_the_browser_has_is_not_sent_again() {
     let pages = with(&[], None).expect("right");
     let ours = page(&pages, "Z");
     let known = HeaderMap::from_iter([(IF_NONE_MATCH, ours.headers()[ETAG].clone())]);
-    let again = |id: &str| pages.page(&zone(id), Some(Policy::default()), StatusCode::OK, None, &known);
+    let again =
+        |id: &str| pages.page((&zone(id), None), Some(Policy::default()), StatusCode::OK, None, &known);
     assert_eq!(again("Z").status(), StatusCode::NOT_MODIFIED);
     assert_eq!(text(again("Z")), "");
     assert_eq!(again("OTHER").status(), StatusCode::OK, "another page");
@@ -114,16 +115,30 @@ fn a_zone_may_have_its_own_template_and_assets() {
     let put = |name: &str, body: &[u8]| fs::write(dir.path().join(name), body).expect("takes files");
     put("default.html", b"all {{lang}}");
     put("shop:sale.html", b"sale {{text.title}}");
+    put("shop:sale@spring.2026.html", b"spring {{zone}}");
     put("logo.png", b"\x89PNG");
     put(".hidden", b"");
     let pages = with(&[], Some(dir.path())).expect("right");
     assert_eq!(text(page(&pages, "Z")), "all en");
     assert_eq!(text(page(&pages, "shop:sale")), "sale Waiting room");
+    let during = |id: &str, event: &str| {
+        let of = (&zone(id), Some(&zone(event)));
+        text(pages.page(of, Some(Policy::default()), StatusCode::OK, None, &HeaderMap::new()))
+    };
+    assert_eq!(during("shop:sale", "spring.2026"), "spring shop:sale");
+    assert_eq!(
+        during("shop:sale", "autumn"),
+        "sale Waiting room",
+        "an event without a template has the zone's"
+    );
+    assert_eq!(during("Z", "spring.2026"), "all en", "the event of another zone");
     let logo = pages.asset("logo.png", &HeaderMap::new()).expect("it is there");
     assert_eq!(header(&logo, "content-type"), "image/png");
 
     for (name, body, message) in [
         ("a b.html", &b"x"[..], "`a b` is not a zone"),
+        ("Z@a b.html", b"x", "`a b` is not an event"),
+        ("@sale.html", b"x", "`` is not a zone"),
         ("Z.html", b"\n{{nonsense}}", "Z.html: line 2: `{{nonsense}}`"),
         ("Z.html", b"\xff", "Z.html: is not UTF-8"),
         ("page.css", b"x", "page.css: has the name of an asset of Weir"),
