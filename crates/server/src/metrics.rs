@@ -76,6 +76,8 @@ pub struct Metrics {
     pub connections: Connections,
     /// Calls for which no limiter could decide.
     pub limits_unknown: Counter,
+    /// Servers of the store that have not read an event.
+    pub unarmed_servers: Gauge,
     /// Open streams of waiting users.
     pub streams: Gauge,
     /// Streams that were refused because their client has too many.
@@ -108,6 +110,7 @@ impl Metrics {
         Self {
             connections: Connections::new(&registry),
             limits_unknown: registry.counter(names::LIMITS_UNKNOWN, &[]),
+            unarmed_servers: registry.gauge(names::UNARMED_SERVERS, &[]),
             streams: registry.gauge(names::STREAMS_OPEN, &[]),
             streams_refused: registry.counter(names::CLIENT_STREAMS_REFUSED, &[]),
             bus,

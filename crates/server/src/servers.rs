@@ -3,8 +3,10 @@
 //! Servers that share a store register with each cell every few seconds. The same call returns the others. Invariants: this
 //! server is always listed, from its own state; another server that was silent for [`SILENCE`], or that another one at its
 //! address has replaced, is not listed; the data of
-//! other servers is displayed, and logged where their seal keys differ from ours, and not used otherwise.
+//! other servers is displayed, and logged where their seal keys differ from ours or they have not read an event, and not used
+//! otherwise.
 
+mod armed;
 mod away;
 
 use std::{
@@ -14,7 +16,9 @@ use std::{
     time::Duration,
 };
 
+use admission::{Event, ZoneId};
 use gate::{cells::Cell, pace::Pacing};
+use metrics::Gauge;
 use serde::{Deserialize, Serialize};
 use store::redis::{
     Redis,
@@ -25,6 +29,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+use armed::Lacks;
+pub use armed::{Armed, Lack, coming};
 pub use away::{AllAway, ZoneAway, away};
 
 use crate::{clock::unix_ms, fanout::SenderId};
@@ -32,11 +38,14 @@ use crate::{clock::unix_ms, fanout::SenderId};
 /// How often a server registers.
 const EVERY: Duration = Duration::from_secs(5);
 
+/// How often a server looks whether the events that it says it has read are others, so that it says it at once.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The longest server name, in characters.
 const NAME_MAX: usize = 64;
 
 /// One server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Server {
     /// The machine's name.
     pub name: String,
@@ -64,6 +73,16 @@ pub struct Server {
     pub keys_agree: bool,
     /// The number of its zones whose store is away.
     pub zones_away: u64,
+    /// Which events it has read, as [`Armed`] reads it; `None` if an older server does not say.
+    pub marks: Option<String>,
+}
+
+impl Server {
+    /// Its name and address, as the log and lists have it.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{} ({})", self.name, self.address)
+    }
 }
 
 /// A server's registration. Other servers may have another version, so fields may be added but never removed.
@@ -87,6 +106,9 @@ struct About {
     away: Vec<ZoneAway>,
     #[serde(default, skip_serializing_if = "is_zero")]
     more_away: u64,
+    /// Which events it has read. Not there if an older server does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    marks: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
@@ -141,6 +163,7 @@ impl About {
             seal_keys: _,
             away: _,
             more_away: _,
+            marks,
         } = self;
         Server {
             name,
@@ -156,6 +179,7 @@ impl About {
             busy,
             keys_agree,
             zones_away,
+            marks,
         }
     }
 
@@ -186,6 +210,8 @@ pub struct State {
     pub seal_keys: Vec<String>,
     /// Its zones whose store is away.
     pub away: AllAway,
+    /// The events that it has read, as [`coming`] orders them.
+    pub coming: Vec<(ZoneId, Event)>,
 }
 
 /// The list of servers.
@@ -201,14 +227,23 @@ pub struct Servers {
     news: watch::Sender<()>,
     /// Those of which the log said that their seal keys differ.
     strangers: Mutex<BTreeSet<String>>,
+    /// What other servers have not read of the events of this one.
+    lacks: Mutex<Lacks>,
+    /// How many servers that are.
+    unarmed: Gauge,
 }
 
 impl Servers {
-    /// A list with this server, whose public listener is at `address`. `state` is called for each registration.
+    /// A list with this server, whose public listener is at `address`. `state` is called for each registration, and `unarmed` shows how
+    /// many servers have not read an event.
     ///
     /// # Panics
     /// If the system has no random numbers.
-    pub fn new(address: SocketAddr, state: impl Fn() -> State + Send + Sync + 'static) -> Self {
+    pub fn new(
+        address: SocketAddr,
+        unarmed: Gauge,
+        state: impl Fn() -> State + Send + Sync + 'static,
+    ) -> Self {
         let machine = rustix::system::uname();
         let name = machine.nodename().to_string_lossy().chars().take(NAME_MAX).collect();
         let (id, started_at_ms) = (SenderId::new().to_string(), unix_ms());
@@ -221,6 +256,8 @@ impl Servers {
             heard: Mutex::default(),
             news: watch::Sender::new(()),
             strangers: Mutex::default(),
+            lacks: Mutex::default(),
+            unarmed,
         }
     }
 
@@ -267,16 +304,23 @@ impl Servers {
     pub async fn run(self: Arc<Self>, cell: Arc<Cell<Redis>>) {
         let (name, mut news) = (&cell.health().name, self.news.subscribe());
         loop {
-            let about = self.about().text();
+            let about = self.about();
+            let (marks, about) = (about.marks.clone(), about.text());
             match cell.connected().await.say_here(&self.id, &about).await {
                 Ok(heard) => {
                     self.take_in(name, heard);
                     self.warn_of_strangers();
+                    self.warn_of_unarmed();
                 }
                 Err(error) => tracing::debug!(cell = name, %error, "the servers are not heard"),
             }
+            let due = Instant::now() + EVERY;
             // The sender lives as long as `self`.
-            let _ = timeout(EVERY, news.changed()).await;
+            while timeout(LOOK, news.changed()).await.is_err() {
+                if Instant::now() >= due || self.about().marks != marks {
+                    break;
+                }
+            }
         }
     }
 
@@ -288,8 +332,7 @@ impl Servers {
     /// Says once of each server that its seal keys differ, and once that they do no more. Returns those of now.
     fn warn_of_strangers(&self) -> BTreeSet<String> {
         let servers = self.list().into_iter().filter(|server| !server.keys_agree);
-        let now: BTreeSet<_> =
-            servers.map(|server| format!("{} ({})", server.name, server.address)).collect();
+        let now: BTreeSet<_> = servers.map(|server| server.title()).collect();
         let mut before = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
         for other in now.difference(&before) {
             tracing::error!(
@@ -305,8 +348,37 @@ impl Servers {
         now
     }
 
+    /// Says once that a server has not read an event for a while, and once that this is over.
+    fn warn_of_unarmed(&self) {
+        let (servers, coming) = (self.list(), (self.state)().coming);
+        let now_s = unix_ms() / 1_000;
+        let ahead: Vec<_> =
+            coming.into_iter().filter(|(_, event)| u64::from(event.ends.unix_s()) > now_s).collect();
+        let mut lacks = self.lacks.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = lacks.take_in(&servers, &ahead, Instant::now());
+        self.unarmed.set(lacks.trouble().map(|lack| &lack.server).collect::<BTreeSet<_>>().len() as f64);
+        drop(lacks);
+        for Lack { zone, event, server } in news.begun {
+            tracing::warn!(
+                %zone, %event, %server,
+                "a server of the store has not read this event as it is now, so the people who ask that server are not told of it; it may \
+                 be older, frozen or cut off from the store: look at its log, and upgrade it, restart it or take it out of service"
+            );
+        }
+        for Lack { zone, event, server } in news.over {
+            tracing::info!(%zone, %event, %server, "that server has read the event now, or it is gone");
+        }
+    }
+
+    /// What other servers have not read for a while.
+    #[must_use]
+    pub fn unarmed(&self) -> Vec<Lack> {
+        let lacks = self.lacks.lock().unwrap_or_else(PoisonError::into_inner);
+        lacks.trouble().cloned().collect()
+    }
+
     fn about(&self) -> About {
-        let State { draining, zones, connections, pacing, seal_keys, away } = (self.state)();
+        let State { draining, zones, connections, pacing, seal_keys, away, coming } = (self.state)();
         About {
             name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -320,6 +392,7 @@ impl Servers {
             seal_keys,
             away: away.zones,
             more_away: away.more,
+            marks: Some(armed::marks(&coming)),
         }
     }
 }
@@ -340,8 +413,9 @@ mod tests {
             pacing,
             seal_keys: seal_keys(),
             away: AllAway::default(),
+            coming: Vec::new(),
         };
-        Servers::new("127.0.0.1:8080".parse().expect("an address"), state)
+        Servers::new("127.0.0.1:8080".parse().expect("an address"), Gauge::noop(), state)
     }
 
     fn heard(id: &str, ago_s: u64, about: &str) -> Heard {
@@ -454,7 +528,8 @@ mod tests {
         let with = |zones: usize| {
             let away = AllAway { zones: (0..zones).map(zone).collect(), more: 7 };
             let state = move || State { away: away.clone(), ..State::default() };
-            let servers = Servers::new("127.0.0.1:8080".parse().expect("an address"), state);
+            let address = "127.0.0.1:8080".parse().expect("an address");
+            let servers = Servers::new(address, Gauge::noop(), state);
             let about = servers.about().text();
             assert!(about.len() <= ABOUT_MAX, "{}", about.len());
             (servers.list()[0].zones_away, away_of(&about))

@@ -18,6 +18,7 @@ use super::{
     problem::{Problem, STORE_AWAY},
     text,
 };
+use crate::servers::{Lack, Servers};
 
 /// The most names of silent cells and zones that a reply lists.
 const MAX_NAMES: usize = 10;
@@ -79,10 +80,17 @@ pub(super) async fn readyz(State(readiness): State<Readiness>) -> Replied {
     }
 }
 
-/// The same for operators: the reply names what does not answer.
-pub(super) async fn readyz_with_names(State(readiness): State<Readiness>) -> Replied {
+/// The same for operators: the reply names what does not answer, and the servers that have not read an event. Those do not make this
+/// server less ready.
+pub(super) async fn readyz_with_names(
+    State(readiness): State<Readiness>,
+    State(servers): State<Arc<Servers>>,
+) -> Replied {
     match readiness.look() {
-        (None, away) => Ok(text(format!("ok\n{away}"), "text/plain; charset=utf-8")),
+        (None, away) => {
+            let unarmed: String = servers.unarmed().iter().take(MAX_NAMES).map(unarmed_line).collect();
+            Ok(text(format!("ok\n{away}{unarmed}"), "text/plain; charset=utf-8"))
+        }
         (Some(problem), away) => {
             Err(Problem { detail: away.trim_end().replace('\n', "; ").into(), ..problem })
         }
@@ -112,6 +120,10 @@ impl Readiness {
         }
         ((!answers).then(|| Problem::from(STORE_AWAY).retry_after(1)), away)
     }
+}
+
+fn unarmed_line(Lack { zone, event, server }: &Lack) -> String {
+    format!("{zone}: {server} has not read the event {event}\n")
 }
 
 /// A line with the first few names of what does not answer; empty if everything answers.

@@ -78,6 +78,8 @@ families! { OF_THE_SERVER:
     STORE_CALLS_FAILED = Counter, "weir_store_calls_failed_total", "Calls that the store did not answer.";
     STORE_CELL_UP = Gauge, "weir_store_cell_up", "Whether a cell answered when it was last asked for its zones.";
     ZONES_AWAY = Gauge, "weir_zones_away", "Zones whose store is away, by why.";
+    UNARMED_SERVERS = Gauge, "weir_unarmed_servers",
+        "Servers of the store that have not read an event which comes or runs, for 10 s or longer.";
     CONFIG_RELOADS = Counter, "weir_config_reloads_total",
         "Readings of the configuration while serving, by result.";
     EVENTS_LOST = Counter, "weir_events_lost_total",

@@ -20,6 +20,7 @@ use tokio::{
 use super::zones::{self, Followers};
 use crate::{
     change_log::ChangeLog,
+    clock::unix_ms,
     config::Config,
     draws::Draws,
     failure::{self, Failure},
@@ -38,7 +39,7 @@ use crate::{
     load,
     metrics::Metrics,
     past_events::PastEvents,
-    servers::{AllAway, Servers, State},
+    servers::{AllAway, Servers, State, coming},
     stats::Stats,
     stock::Stocks,
     stores::{Connections, Logins, StoreSettings},
@@ -176,13 +177,17 @@ pub(super) async fn assemble(
         let address = public_listener.local_addr().unwrap_or(config.listen);
         let (gate, metrics, lifecycle) =
             (Arc::downgrade(&gate), Arc::clone(&metrics), Arc::clone(&lifecycle));
-        Arc::new(Servers::new(address, move || State {
+        let unarmed = metrics.unarmed_servers.clone();
+        Arc::new(Servers::new(address, unarmed, move || State {
             draining: lifecycle.is_out_of_service(),
             zones: gate.upgrade().map_or(0, |gate| gate.zones().len()),
             connections: usize::try_from(metrics.connections.open.get()).unwrap_or(0),
             pacing: pace.pacing(),
             seal_keys: gate.upgrade().map_or_else(Vec::new, |gate| fingerprints(&gate.seals())),
             away: gate.upgrade().map_or_else(AllAway::default, |gate| AllAway::of(&gate.troubles())),
+            coming: gate
+                .upgrade()
+                .map_or_else(Vec::new, |gate| coming(&gate.definitions(), unix_ms() / 1_000)),
         }))
     };
     for cell in cells.iter().flat_map(|cells| cells.all()) {

@@ -95,6 +95,12 @@ impl FromRef<AdminState> for Readiness {
     }
 }
 
+impl FromRef<AdminState> for Arc<Servers> {
+    fn from_ref(state: &AdminState) -> Self {
+        Self::clone(&state.servers)
+    }
+}
+
 /// Makes a change that is finished and recorded even if the client gives up.
 ///
 /// # Errors
