@@ -86,7 +86,7 @@ function readDraft(draft, others) {
 
 // --- the section ------------------------------------------------------------------------------------------------
 
-export function Schedule({ zone, isMine }) {
+export function Schedule({ zone, listed, isMine }) {
   /** What is edited: `{base, id, draft}`, where `id` is null for a new event. */
   const [form, set] = useState(null);
   const heading = useRef(null);
@@ -114,7 +114,7 @@ export function Schedule({ zone, isMine }) {
     askPatch(zone, { events: events.filter((event) => event.id !== id) }, () => set(without(id, etag)));
   };
   const one = (event) => (
-    <Event key={event.id} event={event} now_s={now_s} isMine={isMine} change={() => begin(event)} remove={() => remove(event)} />
+    <Event key={event.id} event={event} armed={armedOf(listed, event)} now_s={now_s} isMine={isMine} change={() => begin(event)} remove={() => remove(event)} />
   );
   return (
     <section class="schedule" aria-labelledby="schedule-title">
@@ -137,7 +137,22 @@ export function Schedule({ zone, isMine }) {
   );
 }
 
-function Event({ event, now_s, isMine, change, remove }) {
+/** Which servers have read an event, if the server listed the event as it is now. */
+const armedOf = (listed, event) => listed.find((one) => JSON.stringify(one.event) === JSON.stringify(event))?.armed ?? null;
+
+/** Whether all servers have read an event, and which have not. */
+function Armed({ armed: { servers, with: count, without, unknown } }) {
+  if (count === servers) return <p class="muted">{t(servers === 1 ? "armed.one" : "armed.all", { n: servers })}</p>;
+  return (
+    <p class={without.length > 0 ? "warning mild" : "muted"}>
+      {t("armed.some", { n: servers, armed: count })}
+      {without.length > 0 && ` ${t("armed.without", { names: without.join(", ") })}`}
+      {unknown.length > 0 && ` ${t("armed.unknown", { names: unknown.join(", ") })}`}
+    </p>
+  );
+}
+
+function Event({ event, armed, now_s, isMine, change, remove }) {
   const state = stateOf(event, now_s);
   const until = state === "open" ? "ends" : "begins";
   const rest = PARTS.filter((name) => !MOMENTS.includes(name) && name !== "notice" && event[name] !== undefined && event[name] !== "usual");
@@ -155,6 +170,7 @@ function Event({ event, now_s, isMine, change, remove }) {
         {rest.map((name) => [<dt>{t(`event.part.${name}`)}</dt>, <dd>{shownPart(name, event[name])}</dd>])}
         {Object.entries(event.notice ?? {}).map(([tag, text]) => [<dt>{t("field.notice", { tag })}</dt>, <dd lang={tag}>{text}</dd>])}
       </dl>
+      {armed && <Armed armed={armed} />}
       {isMine && (
         <div class="acts">
           <button type="button" onClick={change}>{t("event.change")}<span class="unseen"> {event.id}</span></button>

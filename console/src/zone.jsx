@@ -15,6 +15,7 @@ import { useEvery, useLive, usePage } from "./hooks.js";
 import { may, now_s as serverNow } from "./live.js";
 import { inForce, slotUse } from "./order.js";
 import { Denied, Tile, eta, etaRange, use } from "./parts.jsx";
+import { PastEvents } from "./past.jsx";
 import { INSTANTS, patchBetween } from "./policy.js";
 import { nextOpening, phaseAt } from "./schedule.js";
 import { Schedule } from "./schedule.jsx";
@@ -25,6 +26,8 @@ import { count, dayOf, localOf, part, span, t } from "./words.js";
 /** The time ranges of the charts, in minutes. */
 const RANGES = [5, 30, 180, 360];
 const STATS_MS = 10_000;
+/** How often the list of events is fetched, in ms. */
+const EVENTS_MS = 3_000;
 let range = 30;
 
 export function Zone({ id }) {
@@ -43,6 +46,18 @@ export function Zone({ id }) {
       setFault(error);
     }
   }, [id, range]);
+
+  /** The zone's events as the server lists them: with those that were deleted, and with the servers that have read them. */
+  const [listed, setListed] = useState([]);
+  useEvery(EVENTS_MS, async (isOver) => {
+    try {
+      const { events } = await call("GET", `${zonePath(id)}/events`);
+      if (!isOver()) setListed(events);
+    } catch (error) {
+      // What was shown stays. The mark at the top says that the server does not answer.
+      if (!(error instanceof Refused)) throw error;
+    }
+  }, [id]);
 
   const zone = live.zones.get(id);
   if (!zone) {
@@ -147,7 +162,7 @@ export function Zone({ id }) {
           />
         </div>
         <div class="side">
-          <Schedule zone={zone} isMine={isMine} />
+          <Schedule zone={zone} listed={listed} isMine={isMine} />
           <Stock id={id} isMine={isMine} />
           <Retune zone={zone} disabled={!isMine} />
           <section aria-label={t("nav.changes")}>
@@ -168,6 +183,7 @@ export function Zone({ id }) {
           </section>
         </div>
       </div>
+      <PastEvents key={id} id={id} events={listed} />
     </main>
   );
 }

@@ -61,6 +61,8 @@ const ROUTES: &[(&str, &str, &str, Option<&str>)] = &[
     ("GET", "/admin/v1/zones/{id}/minutes", "viewer", None),
     ("GET", "/admin/v1/zones/{id}/stats", "viewer", None),
     ("POST", "/admin/v1/zones/{id}/leave", "operator", Some(r#"{"jti":"Z/00000001/1"}"#)),
+    ("GET", "/admin/v1/zones/{id}/events", "viewer", None),
+    ("GET", "/admin/v1/zones/{id}/events/{event}/report", "viewer", None),
     ("GET", "/admin/v1/zones/{id}/draws/{event}", "viewer", None),
     ("POST", "/admin/v1/zones/{id}/draws/{event}", "operator", Some(r#"{"missing":true}"#)),
     ("GET", "/admin/v1/zones/{id}/stock", "viewer", None),
@@ -128,10 +130,10 @@ pub(crate) fn roles_and_routes() {
             if had < needed {
                 assert_eq!((reply.status, reply.problem().as_str()), (403, "forbidden"), "{what}");
             } else {
-                // No such entry is inside, and the zone has no draw.
+                // No such entry is inside, and the zone has no event.
                 let allowed = match route.rsplit('/').next() {
                     Some("leave") => 409,
-                    Some("{event}") => 404,
+                    Some("{event}" | "report") => 404,
                     // It needs two instants.
                     Some("minutes") => 400,
                     _ => 200,

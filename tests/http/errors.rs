@@ -40,8 +40,9 @@ fn typed(kind: &str) -> String {
 }
 
 /// Codes that a client cannot provoke at will. Tests of the store cover a full queue; tests of the zone editor cover
-/// the limit of zones and a tenant without a store; tests of draws cover those of a draw, whose list is frozen when its event begins.
-const MET_ELSEWHERE: &[&str] = &["busy", "draw_decided", "no_cell", "no_draw", "too_many_zones"];
+/// the limit of zones and a tenant without a store; tests of draws cover those of a draw, whose list is frozen when its event begins; the
+/// test of reports covers an event that has not begun.
+const MET_ELSEWHERE: &[&str] = &["busy", "draw_decided", "no_cell", "no_draw", "not_begun", "too_many_zones"];
 
 /// A token of the role `admin` and one of a viewer, which the server knows.
 const ADMIN: (&str, &str) = ("Authorization", "Bearer weir_admin-for-tests");
@@ -191,6 +192,7 @@ const CASES: &[(&str, u16, Ask)] = &[
         assert_eq!((&reply.json()["needed"], &reply.json()["had"]), (&"admin".into(), &"viewer".into()));
         reply
     }),
+    ("unknown_event", 404, |w, c| admin(w, c, "GET /admin/v1/zones/Z/events/x/report", &[VIEWER], None)),
     ("unknown_zone", 404, |w, c| admin(w, c, "GET /admin/v1/zones/NOWHERE", &[VIEWER], None)),
     ("unknown_zone", 404, |w, c| admin(w, c, "GET /admin/v1/zones/%FF", &[VIEWER], None)),
     ("unknown_zone", 404, |w, c| admin(w, c, "DELETE /admin/v1/zones/NOWHERE", &[ADMIN, ANY], None)),

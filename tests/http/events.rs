@@ -8,6 +8,8 @@ use store::unix_ms;
 use crate::{
     app::{self, Answer, App, body},
     clock::eventually,
+    metrics::gauge,
+    redis::Standalone,
     weir::{Setup, Weir, zone},
 };
 
@@ -193,6 +195,59 @@ pub(crate) fn an_event_has_its_own_page() {
     shows("the page of the sale");
     assert_eq!(patch(&weir, &sale(-90, -1)).0, 200);
     shows("the zone's page");
+}
+
+/// Each server of a store says which events it has read. One that has not is named to operators, and the public side goes on as before.
+pub(crate) fn servers_say_which_events_they_have_read() {
+    let redis = Standalone::start();
+    let start = || Setup::new(&zone("Z", 600, "")).arg("--store").arg(redis.url()).start();
+    let (one, two) = (start(), start());
+    let (from, begins, ends) = (in_s(-10).0, in_s(300).0, in_s(400).0);
+    let sale = json!({ "id": "sale", "prequeue_from": from, "begins": begins, "ends": ends });
+    assert_eq!(patch(&one, &json!({ "events": [sale] })).0, 200);
+    let armed = |weir: &Weir| {
+        let listed = weir.admin_ask("GET", "/admin/v1/zones/Z/events", &[], None).json();
+        listed["events"][0]["armed"].clone()
+    };
+    for weir in [&one, &two] {
+        eventually("both have read it", || {
+            (armed(weir) == json!({ "servers": 2, "with": 2, "without": [], "unknown": [] })).then_some(())
+        });
+    }
+    // A change of events that changes nothing now is in the list of the other server, too.
+    let later =
+        json!({ "id": "later", "prequeue_from": in_s(900).0, "begins": in_s(960).0, "ends": in_s(990).0 });
+    assert_eq!(patch(&one, &json!({ "events": [sale, later] })).0, 200);
+    eventually("the other server lists the change", || {
+        let listed = two.admin_ask("GET", "/admin/v1/changes?zone=Z", &[], None).json();
+        (listed["changes"][0]["after"]["events"][1]["id"] == "later").then_some(())
+    });
+    // A third one runs, and reads nothing: it is frozen, or cannot read the definition.
+    let about = json!({
+        "name": "stale", "version": "9", "address": "a:1", "started_at_ms": 5, "draining": false, "zones": 1, "connections": 0, "marks": "",
+    });
+    let register = || {
+        let entry = format!("{} {about}", unix_ms());
+        redis.command(&["HSET", "weir:v1:{zones}:servers", "stale", &entry]);
+    };
+    eventually("it is named", || {
+        register();
+        (armed(&one)["without"] == json!(["stale (a:1)"])).then_some(())
+    });
+    assert_eq!(armed(&one)["with"], 2);
+    eventually("it is trouble", || {
+        register();
+        (gauge(&one, "weir_unarmed_servers") == 1).then_some(())
+    });
+    let ready = one.admin_get("/readyz");
+    assert_eq!(ready.status, 200);
+    assert!(ready.text().contains("Z: stale (a:1) has not read the event sale"), "{ready:?}");
+    assert!(one.log().contains("has not read this event"), "{}", one.log());
+    // People are told of the event nevertheless.
+    let answer = Answer::of(&one.post("/traffic/wait", &body("Z", None)));
+    assert!(answer.waiting().opens_in_ms.is_some(), "{answer:?}");
+    redis.command(&["HDEL", "weir:v1:{zones}:servers", "stale"]);
+    eventually("it is over", || (gauge(&one, "weir_unarmed_servers") == 0).then_some(()));
 }
 
 pub(crate) fn wrong_events_are_refused() {

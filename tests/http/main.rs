@@ -98,6 +98,7 @@ fn together() -> Vec<Trial> {
         events::events_of_a_file,
         events::a_closed_zone_leads_to_the_page_of_its_event,
         events::an_event_has_its_own_page,
+        events::servers_say_which_events_they_have_read,
         events::wrong_events_are_refused,
         passes::expiry_is_fixed_at_the_entry,
         line::moves_in_order_and_at_the_windows_speed,

@@ -92,14 +92,35 @@ pub(crate) fn an_event_is_reported_after_a_kill() {
         change["line"].is_u64() && change["fields"].to_string().contains("events.sale.begins"),
         "{change}"
     );
+    // The server says the same, and can leave the minutes out.
+    let ask = |path: &str| weir.admin_ask("GET", &format!("/admin/v1/zones/Z/events{path}"), &[], None);
+    let reply = ask("/sale/report").json();
+    for part in ["version", "zone", "from", "event", "sums", "draw"] {
+        assert_eq!(reply[part], told[part], "{part}");
+    }
+    assert_eq!(reply["minutes"].as_array().map(Vec::len), Some(of.len()));
+    let brief = ask("/sale/report?minutes=false").json();
+    assert!(brief.get("minutes").is_none() && brief["sums"] == told["sums"], "{brief}");
+    assert_eq!(ask("/sale/report?minutes=no").json()["code"], "wrong_type");
+    let listed = |at: usize| {
+        let event = &ask("").json()["events"][at];
+        (event["event"]["id"].clone(), event["is"].clone(), event["deleted_at"].is_u64())
+    };
+    assert_eq!(listed(0), ("sale".into(), "open".into(), false));
+
     let page = read(&html);
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
     assert!(page.contains("&lt;b&gt;Soon.") && !page.contains("<b>Soon."), "texts are escaped");
     assert!(page.contains("이벤트 보고서") && page.contains("Report of an event"));
 
-    // An event that is deleted is reported as it was, and one that never was is refused.
-    let (status, changed) = patch(&weir, &json!({ "events": [] }));
+    // An event that is deleted is reported as it was, and one that never was is refused. So is one that has not begun.
+    let later = json!({ "id": "later", "prequeue_from": in_s(900).0, "begins": in_s(1_000).0, "ends": in_s(1_100).0 });
+    let (status, changed) = patch(&weir, &json!({ "events": [later] }));
     assert_eq!(status, 200, "{changed}");
+    assert_eq!(listed(0), ("sale".into(), "over".into(), true));
+    assert_eq!(listed(1), ("later".into(), "before".into(), false));
+    assert_eq!(ask("/later/report").json()["code"], "not_begun");
+    assert_eq!(ask("/other/report").json()["code"], "unknown_event");
     let (code, said, complaint) = report("sale");
     assert_eq!(code, Some(0), "{said}{complaint}");
     assert!(said.contains("missing: The event was deleted"), "{said}");

@@ -7,18 +7,28 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
-use admission::{Definition, ZoneId};
+use admission::{Definition, Schedule, ZoneId};
 use events::{Bus, Kind, Kinds, Scope, SubscribeError, Subscription};
 use gate::{Gate, definitions::Change};
 use store::Store;
-use tokio::sync::{Mutex as AsyncMutex, Notify};
+use tokio::{
+    sync::{Mutex as AsyncMutex, Notify},
+    time::sleep,
+};
 
 use crate::{access::Caller, clock::unix_ms};
 
 /// The most changes that are remembered.
 pub const MOST: usize = 200;
+
+/// The most deleted events of a zone that are listed.
+pub const DELETED_MOST: usize = 32;
+
+/// How often the definitions are compared without an event of the bus: a change of events alone changes no policy now.
+const EVERY: Duration = Duration::from_secs(5);
 
 const KINDS: Kinds =
     Kinds::of(&[Kind::ZoneAdded, Kind::ZoneRemoved, Kind::PolicyChanged, Kind::NoticeChanged]);
@@ -84,6 +94,7 @@ impl ChangeLog {
             tokio::select! {
                 batch = events.next() => if batch.is_none() { return },
                 () = self.over.notified() => {}
+                () = sleep(EVERY) => {}
             }
             // Events may arrive in another order. The definitions in force are the truth.
             self.lock().compare(gate.definitions());
@@ -117,6 +128,30 @@ impl ChangeLog {
         let state = self.lock();
         let wanted = |change: &&PastChange| zone.is_none_or(|zone| change.zone.as_str() == zone);
         state.changes.iter().filter(wanted).cloned().collect()
+    }
+
+    /// The events of a zone that were deleted after their pre-queues had begun and are not in `now`, as they were before that, each with
+    /// the time of the deletion in milliseconds since 1970. The last [`DELETED_MOST`], the newest first.
+    #[must_use]
+    pub fn deleted_events(&self, zone: &str, now: &Schedule) -> Vec<(u64, admission::Event)> {
+        let mut deleted: Vec<(u64, admission::Event)> = Vec::new();
+        for change in self.of(Some(zone)) {
+            let none = Schedule::default();
+            let schedule =
+                |of: &Option<Definition>| of.as_ref().map_or(none.clone(), |it| it.schedule.clone());
+            let after = schedule(&change.after);
+            for event in schedule(&change.before).events() {
+                let id = event.id.as_str();
+                let is_known =
+                    now.get(id).is_some() || deleted.iter().any(|(_, known)| known.id.as_str() == id);
+                let had_begun = u64::from(event.prequeue_from.unix_s()) * 1_000 <= change.at_ms;
+                if after.get(id).is_none() && had_begun && !is_known {
+                    deleted.push((change.at_ms, event.clone()));
+                }
+            }
+        }
+        deleted.truncate(DELETED_MOST);
+        deleted
     }
 
     /// Marks a zone as being changed here, until the result is dropped.
@@ -228,6 +263,47 @@ mod tests {
         }
         assert_eq!(changes.of(None).len(), MOST);
     }
+
+    #[tokio::test]
+    async fn events_that_were_deleted_are_remembered() {
+        let event = |id: &str, from: &str| {
+            let json = serde_json::json!({ "id": id, "prequeue_from": from, "begins": "2099-12-01T09:00:00Z", "ends": "2099-12-02T09:00:00Z" });
+            serde_json::from_value::<gate::definitions::EventJson>(json)
+                .expect("an event")
+                .event()
+                .expect("an event")
+        };
+        let with = |events: Vec<admission::Event>| {
+            let policy = Policy::default();
+            Definition { schedule: Schedule::new(events, &policy).expect("a schedule"), ..policy.into() }
+        };
+        let (begun, later) = ("2026-01-01T00:00:00Z", "2099-12-01T08:00:00Z");
+        let log = ChangeLog::new(vec![(zone("A"), with(vec![event("old", begun)]))]);
+        for next in [
+            vec![],
+            vec![event("new", later)],
+            vec![event("other", begun)],
+            vec![event("old", begun)],
+            vec![],
+        ] {
+            log.lock().compare(vec![(zone("A"), with(next))]);
+        }
+        let names = |now: &Schedule| -> Vec<String> {
+            log.deleted_events("A", now).into_iter().map(|(_, event)| event.id.to_string()).collect()
+        };
+        assert_eq!(
+            names(&Schedule::default()),
+            ["old", "other"],
+            "once each, and not the one that had not begun"
+        );
+        assert_eq!(
+            names(&with(vec![event("old", begun)]).schedule),
+            ["other"],
+            "what is there is not deleted"
+        );
+        assert!(log.deleted_events("B", &Schedule::default()).is_empty());
+    }
+
     #[tokio::test]
     async fn a_change_that_is_not_in_force_yet_is_listed_once() {
         let log = ChangeLog::new(vec![(zone("A"), rate(1))]);

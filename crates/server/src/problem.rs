@@ -54,6 +54,7 @@ codes! {
     UNTRUSTED_PROXY = 403 "untrusted_proxy" "Only trusted proxies may ask about their visitors";
     NO_DRAW = 404 "no_draw" "The zone holds no such draw, or this is not published yet";
     NOT_FOUND = 404 "not_found" "There is nothing at this path";
+    UNKNOWN_EVENT = 404 "unknown_event" "The zone has no such event";
     UNKNOWN_ZONE = 404 "unknown_zone" "There is no such zone";
     METHOD_NOT_ALLOWED = 405 "method_not_allowed" "The path does not allow this method";
     SLOW_BODY = 408 "slow_body" "The body came too slowly";
@@ -61,6 +62,7 @@ codes! {
     ADMITTED = 409 "admitted" "The visitor may go on now";
     DRAW_DECIDED = 409 "draw_decided" "The draw waits for nothing that an operator states";
     NO_COOKIE = 409 "no_cookie" "The browser does not send the cookie that keeps the place";
+    NOT_BEGUN = 409 "not_begun" "Nobody could take a place for this event yet";
     NOTHING_TO_LEAVE = 409 "nothing_to_leave" "There is no visit to end and no place to give up";
     ZONE_EXISTS = 409 "zone_exists" "A zone with this id exists already";
     GONE = 410 "gone" "The place was dropped; take a new ticket";

@@ -279,17 +279,22 @@ fn shown(call: &Call, reply: &Value, style: show::Style) -> String {
 }
 
 /// The path of a zone in the admin API.
-pub(crate) fn path_of(zone: &str) -> String {
+fn path_of(zone: &str) -> String {
     format!("/admin/v1/zones/{}", in_path(zone))
 }
 
+/// The path of the report of an event in the admin API.
+pub(crate) fn report_of(zone: &str, event: &str) -> String {
+    format!("{}/events/{}/report", path_of(zone), in_path(event))
+}
+
 /// The address of the last changes of a zone in the admin API.
-pub(crate) fn changes_of(zone: &str) -> String {
+fn changes_of(zone: &str) -> String {
     format!("{CHANGES}?zone={}", in_path(zone))
 }
 
 /// A name as one part of a path.
-pub(crate) fn in_path(name: &str) -> PercentEncode<'_> {
+fn in_path(name: &str) -> PercentEncode<'_> {
     utf8_percent_encode(name, IN_PATH)
 }
 

@@ -51,6 +51,9 @@ const GRPC_STRANGERS: usize = 32;
 /// could take all connections.
 const ADMIN_STREAMS: usize = ADMIN_CONNECTIONS / 2;
 
+/// The most reports of events that are made at the same time. Each may hold a month of minutes, some 10 MB.
+const REPORTS: usize = 2;
+
 /// How long a connection of the listeners of operators and of gRPC may be idle before a request of it was admitted. Whoever
 /// connects sends a request at once; a scraper that loses an idle connection opens another one.
 const UNKNOWN: Duration = Duration::from_secs(5);

@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use serde_json::Value;
 
 use super::{
-    Report, Said,
+    FieldChange, Report, Said,
     chart::{Chart, Curve, Several},
     said,
     text::{escaped, instant, spoken},
@@ -26,17 +26,17 @@ pub(super) fn page(report: &Report) -> String {
          <div role=\"group\" aria-label=\"Language / 언어\"><button type=\"button\" data-speak=\"ko\">한국어</button> \
          <button type=\"button\" data-speak=\"en\">English</button></div></header>\n<main>\n",
         event = escaped(event),
-        zone = escaped(&report.zone),
+        zone = escaped(&report.outline.zone),
         style = include_str!("page.css"),
         title = spoken(&said!("Report of an event", "이벤트 보고서")),
-        from = instant(report.from),
-        to = instant(report.to),
+        from = instant(report.outline.from),
+        to = instant(report.outline.to),
     );
     html += &tiles(report);
     html += &missing(report);
     let _ = writeln!(html, "<h2>{}</h2>", spoken(&said!("By minute", "분 단위")));
     for chart in charts(report) {
-        html += &chart.html(report.from);
+        html += &chart.html(report.outline.from);
     }
     html += &about_event(report);
     html += &draw(report);
@@ -45,14 +45,14 @@ pub(super) fn page(report: &Report) -> String {
         html,
         "</main>\n<footer><p>{} {}</p></footer>\n<script>\n{}</script>\n</body></html>",
         spoken(&said!("All times are UTC. Made at", "모든 시각은 UTC입니다. 작성 시각:")),
-        instant(report.made),
+        instant(report.outline.made),
         include_str!("page.js"),
     );
     html
 }
 
 fn tiles(report: &Report) -> String {
-    let sums = &report.sums;
+    let sums = &report.outline.sums;
     let seconds =
         |seconds: f64| if sums.waits_known > 0 { format!("{seconds:.0} s") } else { "–".to_owned() };
     let mut tiles = vec![
@@ -74,25 +74,26 @@ fn tiles(report: &Report) -> String {
 }
 
 fn missing(report: &Report) -> String {
-    if report.missing.is_empty() {
+    if report.outline.missing.is_empty() {
         return String::new();
     }
     let mut html = format!(
         "<section class=\"card missing\"><h2>{}</h2><ul>\n",
         spoken(&said!("What is not in this report", "이 보고서에 없는 것"))
     );
-    for missing in &report.missing {
+    for missing in &report.outline.missing {
         let _ = writeln!(html, "<li>{}</li>", spoken(missing));
     }
     html + "</ul></section>\n"
 }
 
 fn charts(report: &Report) -> Vec<Chart> {
-    let count = usize::try_from((report.to - report.from) / 60).unwrap_or(0);
+    let count = usize::try_from((report.outline.to - report.outline.from) / 60).unwrap_or(0);
     // The minutes by their place. One that is not kept had nothing.
     let mut by_minute: Vec<&Value> = vec![&Value::Null; count];
     for minute in &report.minutes {
-        let at = minute["at"].as_u64().and_then(|at| at.checked_sub(report.from)).map(|after| after / 60);
+        let at =
+            minute["at"].as_u64().and_then(|at| at.checked_sub(report.outline.from)).map(|after| after / 60);
         let place = at.and_then(|at| usize::try_from(at).ok()).and_then(|at| by_minute.get_mut(at));
         place.into_iter().for_each(|place| *place = minute);
     }
@@ -188,7 +189,7 @@ fn draw(report: &Report) -> String {
     let Some(draw) = report.draw.as_object() else { return String::new() };
     let text = |name: &str| escaped(draw.get(name).and_then(Value::as_str).unwrap_or("–"));
     let event = escaped(report.event["id"].as_str().unwrap_or_default());
-    let record = format!("/draws/{}/{event}/record", escaped(&report.zone));
+    let record = format!("/draws/{}/{event}/record", escaped(&report.outline.zone));
     let key = text("key");
     let how = said!(
         "Fetch the record from the server for visitors, at the path below. Then anybody can compute the order again, with `weir draw verify` and the operator's key, or with the page verify-draw.html.",
@@ -213,7 +214,7 @@ fn draw(report: &Report) -> String {
 }
 
 fn changes(report: &Report) -> String {
-    let changes = &report.changes;
+    let changes = &report.outline.changes;
     let mut html = format!(
         "<h2>{}</h2>\n<div class=\"card wide\"><p>{}</p>\n<table class=\"texts\"><thead><tr><th scope=\"col\">{}</th><th scope=\"col\">{}</th><th scope=\"col\">{}</th></tr></thead><tbody>\n",
         spoken(&said!("Changes of the zone", "구역 변경")),
@@ -231,9 +232,9 @@ fn changes(report: &Report) -> String {
             "<tr><th scope=\"row\">{}</th><td>{who}{role}</td><td>",
             instant(change.at_ms / 1_000)
         );
-        for (name, before, after) in &change.fields {
+        for FieldChange { field, before, after } in &change.fields {
             let _ =
-                write!(html, "<code>{}</code>: {} → {}<br>", escaped(name), escaped(before), escaped(after));
+                write!(html, "<code>{}</code>: {} → {}<br>", escaped(field), escaped(before), escaped(after));
         }
         html += "</td></tr>\n";
     }

@@ -7,6 +7,7 @@
 
 mod body;
 mod draws;
+mod events;
 mod guard;
 mod json;
 mod precondition;
@@ -76,6 +77,8 @@ pub(super) fn endpoints(openapi: fn() -> String) -> Vec<Endpoint<AdminState>> {
         Endpoint::documented(Route::Admin, routes!(zones::change)).needs(Operator),
         Endpoint::documented(Route::Admin, routes!(zones::delete)).needs(Admin),
         Endpoint::documented(Route::Admin, routes!(zones::leave)).needs(Operator),
+        Endpoint::documented(Route::Admin, routes!(events::list)).needs(Viewer),
+        Endpoint::documented(Route::Admin, routes!(events::report)).needs(Viewer),
         Endpoint::documented(Route::Admin, routes!(draws::show)).needs(Viewer),
         Endpoint::documented(Route::Admin, routes!(draws::state)).needs(Operator),
         Endpoint::documented(Route::Admin, routes!(zones::stats)).needs(Viewer),

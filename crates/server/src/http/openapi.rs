@@ -23,9 +23,9 @@ use super::{
     problem::{
         BAD_ROUTE, BUSY, CHANGED_MEANWHILE, Code, DRAW_DECIDED, FORBIDDEN, FOREIGN_HOST, FOREIGN_ORIGIN,
         HEAD_TOO_LARGE, MALFORMED_HTTP, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD, NO_CELL, NO_DRAW,
-        NOTHING_TO_LEAVE, OUT_OF_RANGE, OVERLOADED, PRECONDITION_REQUIRED, PROXIED, SLOW_BODY, SLOW_HEAD,
-        STOPPING, STORE_AWAY, TOO_LARGE, TOO_MANY_ZONES, UNAUTHORIZED, UNKNOWN_FIELD, UNKNOWN_ZONE,
-        UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE, ZONE_EXISTS,
+        NOT_BEGUN, NOTHING_TO_LEAVE, OUT_OF_RANGE, OVERLOADED, PRECONDITION_REQUIRED, PROXIED, SLOW_BODY,
+        SLOW_HEAD, STOPPING, STORE_AWAY, TOO_LARGE, TOO_MANY_ZONES, UNAUTHORIZED, UNKNOWN_EVENT,
+        UNKNOWN_FIELD, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE, ZONE_EXISTS,
     },
     public as public_listener,
 };
@@ -145,6 +145,9 @@ impl Modify for AdminRefusals {
                     ("post", "/admin/v1/zones/{id}/draws/{event}") => &[NO_DRAW, DRAW_DECIDED, STORE_AWAY],
                     ("get", "/admin/v1/events") => &[OVERLOADED, STOPPING],
                     ("get", "/admin/v1/zones" | "/admin/v1/zones/{id}/stats") => &[OUT_OF_RANGE],
+                    ("get", "/admin/v1/zones/{id}/events/{event}/report") => {
+                        &[UNKNOWN_EVENT, NOT_BEGUN, STORE_AWAY]
+                    }
                     ("get", "/admin/v1/zones/{id}/minutes") => &[OUT_OF_RANGE, STORE_AWAY],
                     _ => &[],
                 };

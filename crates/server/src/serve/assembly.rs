@@ -221,6 +221,7 @@ pub(super) async fn assemble(
         bus: Arc::clone(bus),
         draws,
         streams,
+        report_permits: Semaphore::new(super::REPORTS),
         stream_permits: Arc::new(Semaphore::new(super::ADMIN_STREAMS)),
         guard: ArcSwap::from_pointee(Guard::new(&config.admin_tokens, &config.admin_hosts)),
         refusals: Refusals::default(),

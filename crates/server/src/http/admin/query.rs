@@ -67,11 +67,23 @@ impl<S: Sync> FromRequestParts<S> for DryRun {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let [dry_run] = fields(parts.uri.query(), ["dry_run"], Others::Refused)?;
-        match dry_run.as_deref() {
-            None | Some("false") => Ok(Self(false)),
-            Some("true") => Ok(Self(true)),
-            Some(_) => Err(Problem::new(WRONG_TYPE, "`dry_run` must be true or false, in the address")),
-        }
+        flag("dry_run", dry_run.as_deref(), false).map(Self)
+    }
+}
+
+/// An event that the path names below its zone. The handler checks whether both exist.
+pub(super) struct EventInPath {
+    pub(super) zone: ZoneId,
+    pub(super) event: String,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for EventInPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<(String, String)>::from_request_parts(parts, state).await;
+        let named = path.ok().and_then(|Path((zone, event))| Some((ZoneId::parse(&zone).ok()?, event)));
+        named.map(|(zone, event)| Self { zone, event }).ok_or_else(|| UNKNOWN_ZONE.into())
     }
 }
 
@@ -90,6 +102,16 @@ impl<S: Send + Sync> FromRequestParts<S> for ZoneChange {
         let wanted = Wanted::read(&parts.headers)?;
         let ZoneInPath(zone) = ZoneInPath::from_request_parts(parts, state).await?;
         Ok(Self { dry_run, wanted, zone })
+    }
+}
+
+/// Reads `true` or `false` of the query; `usual` if it is not there.
+pub(super) fn flag(name: &str, text: Option<&str>, usual: bool) -> Result<bool, Problem> {
+    match text {
+        None => Ok(usual),
+        Some("false") => Ok(false),
+        Some("true") => Ok(true),
+        Some(_) => Err(Problem::new(WRONG_TYPE, format!("`{name}` must be true or false, in the address"))),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Invariant: names and units are those of the configuration file; a policy always has all its fields.
 
+mod events;
 mod policy;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,7 @@ use gate::{OperatorView, Standing, Trouble, definitions::EventJson};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+pub(in crate::http) use events::{EventOfZone, EventsOfZone, ReportShape};
 use policy::{PolicyShape, SomeOfPolicy};
 
 use crate::{clock::unix_ms_of, stats, told_waits::ToldWaits};

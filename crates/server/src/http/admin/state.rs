@@ -49,6 +49,8 @@ pub struct AdminParts {
     pub streams: Arc<Streams>,
     /// One permit for each stream of an operator that may be open at the same time.
     pub stream_permits: Arc<Semaphore>,
+    /// One permit for each report of an event that may be made at the same time. Others wait.
+    pub report_permits: Semaphore,
     /// Who may use the admin API. A reload replaces it.
     pub guard: ArcSwap<Guard>,
     /// What the log says about requests that were refused.

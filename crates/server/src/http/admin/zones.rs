@@ -362,7 +362,7 @@ impl AdminState {
     }
 
     /// The zone's number in events. A zone that is not served has none, because numbers are limited.
-    fn number_of(&self, zone: &ZoneId) -> events::Zone {
+    pub(super) fn number_of(&self, zone: &ZoneId) -> events::Zone {
         self.gate.zone_totals(zone.as_str()).map_or(events::Zone::NONE, |totals| totals.tallied.zone)
     }
 
