@@ -21,6 +21,16 @@ choose_static_target() {
     note "Rust's target $machine-unknown-linux-musl can't be had here: the image has a binary that is linked statically with glibc, whose resolver of host names is not complete in a static binary"
 }
 
+# stage_image STAGE PROGRAM AUTHORITIES: what the first stage of the Containerfile leaves for the last one.
+stage_image() {
+    local files=$1/image
+    rm -rf "$files"
+    install -D "$2" "$files/usr/local/bin/weir"
+    install -d -m 0700 "$files/var/lib/weir"
+    # For TLS to Redis without `ca_file`, and to NATS.
+    install -D -m 0644 "$3" "$files/etc/ssl/certs/ca-certificates.crt"
+}
+
 # build_static_weir PROFILE: compiles weir into $image_files.
 build_static_weir() {
     local static_target static_flags directory=$1
@@ -29,13 +39,9 @@ build_static_weir() {
     RUSTFLAGS="${static_flags:+$static_flags }--remap-path-prefix=$PWD=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo" \
         CFLAGS="-ffile-prefix-map=$PWD=. -ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=cargo" SOURCE_DATE_EPOCH=$image_date \
         CARGO_INCREMENTAL=0 cargo build --profile "$1" --target "$static_target" --locked --quiet --package weir --bin weir
-    rm -rf "$image_files"
-    install -D "$target/$static_target/$directory/weir" "$image_files/usr/local/bin/weir"
+    stage_image "$image_stage" "$target/$static_target/$directory/weir" /etc/ssl/certs/ca-certificates.crt
     # Function names stay, for the backtrace of a panic.
     strip --strip-debug "$image_files/usr/local/bin/weir"
-    install -d -m 0700 "$image_files/var/lib/weir"
-    # For TLS to Redis without `ca_file`, and to NATS.
-    install -D -m 0644 /etc/ssl/certs/ca-certificates.crt "$image_files/etc/ssl/certs/ca-certificates.crt"
     # A dynamic binary names its loader. The image has none.
     ! readelf --program-headers "$image_files/usr/local/bin/weir" | grep -q INTERP || die "the binary is not static"
     ls -l "$image_files/usr/local/bin/weir"
@@ -45,7 +51,7 @@ build_static_weir() {
 oci_image() { python3 scripts/lib/oci_image.py "$@"; }
 
 # assemble_image ARCHIVE: the last stage of the Containerfile, with $image_files in place of its first stage. Prints the digest.
-assemble_image() { oci_image write deploy/Containerfile "$image_stage" "$image_date" "$1"; }
+assemble_image() { oci_image write deploy/Containerfile "$image_stage" "$(uname -m)" "$image_date" "$1"; }
 
 # build_image: writes the archive, and prints its digest.
 build_image() {

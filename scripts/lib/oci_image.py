@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Writes, unpacks and describes an OCI image. It needs no rights and no container engine.
 
-  oci_image.py write CONTAINERFILE STAGE DATE ARCHIVE   the last stage of the Containerfile, as an archive of an OCI layout. STAGE is a
-                                                        directory that holds the files of the stage `build`. Prints the digest.
-  oci_image.py unpack ARCHIVE DIRECTORY                 the root file system: DIRECTORY/root, and the configuration: DIRECTORY/config.json
-  oci_image.py describe ARCHIVE                         the configuration and all files, as JSON that can be compared
+  oci_image.py write CONTAINERFILE STAGE PROCESSOR DATE ARCHIVE
+                                          the last stage of the Containerfile, as an archive of an OCI layout. STAGE is a directory that
+                                          holds the files of the stage `build`, PROCESSOR is x86_64 or aarch64. Prints the digest.
+  oci_image.py unpack ARCHIVE DIRECTORY   the root file system: DIRECTORY/root, and the configuration: DIRECTORY/config.json
+  oci_image.py describe ARCHIVE           the configuration and all files, as JSON that can be compared
 
 Invariants: the same files and the same date give the same bytes, whatever the time and the order of the files are. An instruction
 that this script does not know is an error. Each blob that is read has the digest and the size that its descriptor names.
@@ -14,7 +15,6 @@ import hashlib
 import io
 import json
 import pathlib
-import platform
 import re
 import shlex
 import sys
@@ -102,7 +102,7 @@ def layer(files, date):
     return out.getvalue()
 
 
-def write(containerfile, stage, date, archive):
+def write(containerfile, stage, processor, date, archive):
     config, files = read_instructions(containerfile, stage)
     date = int(date)
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(date))
@@ -119,7 +119,7 @@ def write(containerfile, stage, date, archive):
 
     packed = blob(LAYER, gzip.compress(plain, compresslevel=9, mtime=0))
     described = {
-        "architecture": ARCHITECTURES.get(platform.machine()) or fail(f"unknown processor {platform.machine()}"),
+        "architecture": ARCHITECTURES.get(processor) or fail(f"unknown processor {processor}"),
         "os": "linux",
         "created": created,
         "config": config,
@@ -199,7 +199,7 @@ def describe(archive):
     print()
 
 
-COMMANDS = {"write": (write, 4), "unpack": (unpack, 2), "describe": (describe, 1)}
+COMMANDS = {"write": (write, 5), "unpack": (unpack, 2), "describe": (describe, 1)}
 command, count = COMMANDS.get(sys.argv[1] if len(sys.argv) > 1 else "", (None, 0))
 if command is None or len(sys.argv) != 2 + count:
     fail(__doc__)
