@@ -12,6 +12,7 @@
 //! | `load` | measures how busy the server is, and paces polls |
 //! | [`fanout`], [`servers`] | messages between servers; the list of servers |
 //! | [`stock`] | what is left in the zones, as people are told |
+//! | `outgoing` | connections to other servers over HTTP |
 //! | [`stores`] | opens the stores, limiters and transports that are configured |
 //! | [`http`] | routes, requests, replies, streams, pages and the documents of the APIs |
 //! | [`remote`] | the commands that ask a running server |
@@ -42,6 +43,7 @@ pub mod http;
 pub mod keys;
 mod load;
 pub mod metrics;
+mod outgoing;
 pub mod output;
 mod panics;
 pub mod passes;
