@@ -17,7 +17,7 @@ tools=$target/tools
 export PATH=$tools/bin:$PATH:$tools/usr/bin:$tools/usr/sbin
 # The oldest Node that the browser tests and the console's build work with.
 oldest_node=20
-# The oldest Go that builds Helm and downloads the schemas.
+# The oldest Go that builds Helm and the collector, and downloads the schemas.
 oldest_go=1.26.7
 
 as_root() {
@@ -276,4 +276,30 @@ need_helm() {
     fi
     export HELM_TOOLS=$kept
     export PATH=$kept:$PATH
+}
+
+# A collector of OpenTelemetry, from Go modules; tests/otlp/collector has the versions and the digests. Sets `collector`. The program is
+# built once and kept: that takes two minutes on two cores.
+need_collector() {
+    local from=$PWD/tests/otlp/collector kept build
+    kept=$downloads/collector-$(cat "$from/main.go" "$from/go.mod" "$from/go.sum" | sha256sum | cut -c 1-16)
+    if ! (cd "$kept" && sha256sum --check --status SHA256SUMS) 2>/dev/null; then
+        need_go
+        build=$target/collector
+        mkdir -p "$build/kept" "$downloads"
+        echo "building a collector of OpenTelemetry from Go modules, which takes some minutes"
+        (
+            # Its own directories, which are removed afterwards: nothing else uses these modules.
+            export GOPATH=$build/go GOCACHE=$build/cache GOFLAGS='-modcacherw -buildvcs=false -trimpath -mod=readonly' GOTOOLCHAIN=local
+            cd "$from"
+            nice -n 10 go build -ldflags=-s -o "$build/kept/otelcol" .
+            cd "$build/kept"
+            sha256sum otelcol >SHA256SUMS
+        )
+        rm -rf "$kept"
+        mv "$build/kept" "$kept"
+        rm -rf "$build"
+    fi
+    # shellcheck disable=SC2034  # for the script that called this
+    collector=$kept/otelcol
 }

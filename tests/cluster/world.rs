@@ -18,7 +18,7 @@ use std::{
 use admission::{Claim, Definition, Leaver, Mode, Policy, Proof, Visit, VisitState, ZoneId};
 use events::Bus;
 use gate::{
-    Gate, Refusal, Reply, Token, Watcher,
+    Gate, Refusal, Reply, Token, Trips, Watcher,
     cells::{Cell, Cells},
     pace::{Load, Pace},
 };
@@ -498,7 +498,9 @@ impl World {
             return;
         }
         self.audit(|auditor| auditor.gives_up(ticket));
-        let answer = async { server.gate.holder(self.zone.as_str(), &token).await?.leave(0).await }.await;
+        let mut trips = Trips::unwatched();
+        let left = async { server.gate.holder(self.zone.as_str(), &token).await?.leave(0, &mut trips).await };
+        let answer = left.await;
         let now = self.now();
         self.audit(|auditor| auditor.gave_up(now, ticket, &answer));
         for _ in 0..2 {

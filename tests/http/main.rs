@@ -7,6 +7,8 @@ mod app;
 mod client;
 #[path = "../support/clock.rs"]
 mod clock;
+#[path = "../support/collector.rs"]
+mod collector;
 #[path = "../support/https.rs"]
 mod https;
 #[path = "../support/redis.rs"]
@@ -38,6 +40,7 @@ mod limits;
 mod line;
 mod metrics;
 mod origins;
+mod otlp;
 mod pages;
 mod passes;
 mod print;
@@ -277,6 +280,13 @@ fn together() -> Vec<Trial> {
         passes::pass_outlives_a_restart,
         passes::keys_rotate,
         protected::a_pass_is_accepted_once_and_nothing_else_is,
+        otlp::a_join_shows_its_way_to_the_store,
+        otlp::a_join_shows_the_call_to_redis,
+        otlp::nothing_private_is_sent,
+        otlp::callers_cannot_force_traces,
+        otlp::metrics_are_those_of_prometheus,
+        otlp::a_collector_that_fails_is_named_once_and_harms_nothing,
+        otlp::a_stop_sends_what_waits_and_is_bounded,
         metrics::promtool_is_silent_and_the_numbers_are_right,
         metrics::health_and_readiness,
     ]

@@ -27,7 +27,7 @@ pub(crate) fn gauge(weir: &Weir, series: &str) -> u64 {
     line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {series}: {metrics}"))
 }
 
-fn scrape(weir: &Weir) -> String {
+pub(crate) fn scrape(weir: &Weir) -> String {
     let reply = weir.admin_get("/metrics");
     assert_eq!(reply.status, 200);
     assert!(reply.header("content-type").is_some_and(|kind| kind.contains("text")), "{reply:?}");

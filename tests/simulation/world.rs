@@ -16,7 +16,7 @@ use std::{
 use admission::{Claim, Leaver, Mode, Proof, SealKey, Sealer, Seals, Ticket, Visit, VisitState, ZoneId};
 use events::Bus;
 use gate::{
-    Gate, PassClaims, Refusal, Reply, Token,
+    Gate, PassClaims, Refusal, Reply, Token, Trips,
     pace::{Load, Pace},
 };
 use tokio::{
@@ -341,7 +341,9 @@ impl World {
     async fn give_up(&self, plan: &Plan, user: usize, token: Token, seq: u64, random: &mut Random) {
         let Some(server) = self.server.borrow().clone() else { return };
         lock(&self.auditor).gives_up(seq);
-        let answer = async { server.gate.holder(self.zone.as_str(), &token).await?.leave(0).await }.await;
+        let mut trips = Trips::unwatched();
+        let left = async { server.gate.holder(self.zone.as_str(), &token).await?.leave(0, &mut trips).await };
+        let answer = left.await;
         lock(&self.auditor).gave_up(self.now_ms(), seq, &answer);
         // By then another process may serve.
         sleep(Duration::from_millis(1 + random.bits() % 20_000)).await;

@@ -15,6 +15,7 @@ use crate::{
     limits::{Asked, Limits},
     reply::{Refusal, Reply},
     room::Room,
+    trips::Trips,
 };
 
 /// The holder of a ticket, who calls.
@@ -67,20 +68,20 @@ impl<L: Line> Holder<L> {
         self.ticket.seq
     }
 
-    /// Asks whether the holder may enter now.
+    /// Asks whether the holder may enter now. `trips` gets the calls to the store, if there are any.
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub async fn poll(&self) -> Result<Reply, Refusal> {
-        self.room.poll(self.ticket).await.inspect_err(|refusal| self.room.note_refused(*refusal))
+    pub async fn poll(&self, trips: &mut Trips) -> Result<Reply, Refusal> {
+        self.room.poll(self.ticket, trips).await.inspect_err(|refusal| self.room.note_refused(*refusal))
     }
 
     /// Like [`Self::poll`]. Also returns the ticket that the reply's token holds, so that a stream opens no token.
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub async fn poll_for_stream(&self) -> Result<(Reply, Ticket), Refusal> {
-        let reply = self.poll().await?;
+    pub async fn poll_for_stream(&self, trips: &mut Trips) -> Result<(Reply, Ticket), Refusal> {
+        let reply = self.poll(trips).await?;
         let (Reply::Waiting { token, .. } | Reply::Entered { token, .. }) = &reply;
         // If the reply's key was withdrawn during the call, the ticket still counts, without the wait told last.
         let newer = self.room.open_token(token).unwrap_or(self.ticket);
@@ -88,13 +89,14 @@ impl<L: Line> Holder<L> {
     }
 
     /// The holder leaves; see [`Gate::leave`](crate::Gate::leave). `address` is a digest of the client's address; 0 where any may.
+    /// `trips` gets the call to the store, if there is one.
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub async fn leave(&self, address: u64) -> Result<Departure, Refusal> {
+    pub async fn leave(&self, address: u64, trips: &mut Trips) -> Result<Departure, Refusal> {
         let Ticket { epoch, seq, .. } = self.room.ticket_to_leave(self.ticket)?;
         let leaver = Leaver { claim: Claim { epoch, seq }, proof: Proof::Token, address };
-        self.room.leave(leaver).await.inspect_err(|refusal| self.room.note_refused(*refusal))
+        self.room.leave(leaver, trips).await.inspect_err(|refusal| self.room.note_refused(*refusal))
     }
 }
 
@@ -112,12 +114,12 @@ impl<L: Line> Newcomer<L> {
         Some(asked)
     }
 
-    /// Takes a ticket in the zone's line.
+    /// Takes a ticket in the zone's line. `trips` gets the call to the store, if there is one.
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub async fn join(&self) -> Result<Reply, Refusal> {
-        self.room.join().await.inspect_err(|refusal| self.room.note_refused(*refusal))
+    pub async fn join(&self, trips: &mut Trips) -> Result<Reply, Refusal> {
+        self.room.join(trips).await.inspect_err(|refusal| self.room.note_refused(*refusal))
     }
 }
 

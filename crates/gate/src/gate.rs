@@ -39,6 +39,7 @@ use crate::{
     pace::Pace,
     reply::{PassClaims, Refusal, Reply},
     room::{FollowerView, OperatorView, Room, RoomSealers, Shared, ZoneTotals},
+    trips::Trips,
     trouble::Trouble,
 };
 pub use draws::ZoneDraw;
@@ -171,7 +172,7 @@ impl<S: Store> Gate<S> {
     /// # Errors
     /// See [`Refusal`].
     pub async fn poll(&self, zone: &str, token: &[u8]) -> Result<Reply, Refusal> {
-        self.holder(zone, token).await?.poll().await
+        self.holder(zone, token).await?.poll(&mut Trips::unwatched()).await
     }
 
     /// Takes a ticket in a zone's line. No limit of a client is asked.
@@ -179,7 +180,7 @@ impl<S: Store> Gate<S> {
     /// # Errors
     /// See [`Refusal`].
     pub async fn join(&self, zone: &str) -> Result<Reply, Refusal> {
-        self.newcomer(zone).await?.join().await
+        self.newcomer(zone).await?.join(&mut Trips::unwatched()).await
     }
 
     /// The poll of a ticket that a stream keeps. Also returns the ticket that the reply's token holds.
@@ -187,7 +188,8 @@ impl<S: Store> Gate<S> {
     /// # Errors
     /// See [`Refusal`].
     pub async fn poll_for_stream(&self, zone: &str, ticket: Ticket) -> Result<(Reply, Ticket), Refusal> {
-        Holder::of_ticket(self.room(zone, None).await?, ticket).poll_for_stream().await
+        let holder = Holder::of_ticket(self.room(zone, None).await?, ticket);
+        holder.poll_for_stream(&mut Trips::unwatched()).await
     }
 
     /// The visit that `sealed` holds, and its state at `unix_s`, in seconds since 1970. `None` if the zone is not served or did not
@@ -234,7 +236,7 @@ impl<S: Store> Gate<S> {
     /// # Errors
     /// See [`Refusal`]; [`Refusal::Gone`] if there is nothing to leave.
     pub async fn leave(&self, zone: &ZoneId, leaver: Leaver) -> Result<Departure, Refusal> {
-        self.room(zone.as_str(), None).await?.leave(leaver).await
+        self.room(zone.as_str(), None).await?.leave(leaver, &mut Trips::unwatched()).await
     }
 
     /// Seals a visit of a zone.

@@ -8,6 +8,7 @@
 //! | [`pace`] | When people behind the front should ask again, so that this server is not overloaded. |
 //! | `gate` | All served zones, and where a call of a client begins. |
 //! | `caller` | The calls of one client about one zone: poll, join, leave, and the client's limit. |
+//! | `trips` | A call's way to the store and back, for a caller who watches. |
 //! | `room` | One served zone: its view, polls, told waits, lane to the store, and fail-open. |
 //! | [`limits`] | How often one client address may call. |
 //! | [`cells`] | Several Redis deployments, and which zone is in which. |
@@ -17,7 +18,7 @@
 //! | [`definitions`] | Policies and notices as operators see them, and the code that changes them. |
 //!
 //! Modules import only modules above them in this order: `reply`, `limits`, `cells`, `any_store`, `forecast`, `refresh`, `pace`,
-//! `trouble`, `room`, `caller`, `gate`, `definitions`, `watcher`. The crate knows no HTTP, no configuration file, no command line and no metrics
+//! `trouble`, `trips`, `room`, `caller`, `gate`, `definitions`, `watcher`. The crate knows no HTTP, no configuration file, no command line and no metrics
 //! registry: it takes plain values, and reports on the event bus.
 
 // The futures of a call through the gate, a cell and a client are nested deeper than the compiler's default limit.
@@ -35,6 +36,7 @@ pub mod pace;
 mod refresh;
 mod reply;
 mod room;
+mod trips;
 mod trouble;
 mod watcher;
 
@@ -45,5 +47,6 @@ pub use gate::{Gate, Listing, ZoneDraw};
 pub use refresh::Refresh;
 pub use reply::{Eta, PassClaims, Reason, Refusal, Reply, Token};
 pub use room::{FollowerView, OperatorView, Standing, WaitStatus, ZoneTotals};
+pub use trips::{Sent, Trip, Trips};
 pub use trouble::{Trouble, TroubleKind};
 pub use watcher::{Watcher, warn_of_differences};

@@ -28,6 +28,7 @@ use std::{
 };
 
 use rustix::process::{Resource, getrlimit, setrlimit};
+use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::{
     access::{AdminToken, Role},
@@ -36,6 +37,7 @@ use crate::{
     event_report,
     failure::{self, Failure},
     http::wait::Pages,
+    otlp::{LogLayer, Otlp, OtlpSettings},
     output::print,
     panics, remote, serve,
     stores::{self, StoreSettings},
@@ -69,6 +71,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
             let config = load(&sources)?;
             Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
             config.tls.as_ref().map(TlsSettings::read).transpose()?;
+            config.otlp.as_ref().map(OtlpSettings::read_headers).transpose()?;
             if let StoreSettings::Redis(redis) = &config.store {
                 stores::authorities(redis)?;
             }
@@ -96,7 +99,10 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
         Order::NewToken { name, role } => new_token(&name, role)?,
         Order::Serve(sources) => {
             let config = load(&sources)?;
-            start_log(&config.log, config.log_is_json);
+            let is_redis = matches!(config.store, StoreSettings::Redis(_));
+            let otlp = config.otlp.as_ref().map(|settings| Otlp::new(settings, is_redis)).transpose()?;
+            let (otlp, log) = otlp.unzip();
+            start_log(&config.log, config.log_is_json, log);
             for name in unknown_variables() {
                 tracing::warn!("{name} {NO_SETTING}");
             }
@@ -110,7 +116,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
             for danger in dangers.chain(idle_routes(&config)).chain(contradictions(&config)) {
                 tracing::warn!("{danger}");
             }
-            serve::run(config, &sources)?;
+            serve::run(config, &sources, otlp)?;
         }
         Order::VerifyAudit(sources, paths, head) => return verify(&sources, paths, head),
         Order::VerifyDraw(wanted) => return draw::run(&wanted),
@@ -206,8 +212,8 @@ fn open_files() -> u64 {
     }
 }
 
-/// Starts the log on standard error.
-fn start_log(filter: &str, is_json: bool) {
+/// Starts the log on standard error, and for a collector, if there is one.
+fn start_log(filter: &str, is_json: bool, collector: Option<LogLayer>) {
     // async-nats logs every lost connection and every missed message, at `info` and `error`. The fan-out logs what matters.
     // h2 warns of each connection of a client that misbehaves, so that client would write the log.
     let filter = format!("async_nats=off,h2=error,{filter}");
@@ -217,9 +223,9 @@ fn start_log(filter: &str, is_json: bool) {
         .with_env_filter(tracing_subscriber::EnvFilter::new(filter));
     // Fails where a test has set one already.
     let _ = if is_json {
-        tracing::subscriber::set_global_default(lines.json().flatten_event(true).finish())
+        tracing::subscriber::set_global_default(lines.json().flatten_event(true).finish().with(collector))
     } else {
-        tracing::subscriber::set_global_default(lines.with_ansi(colour).finish())
+        tracing::subscriber::set_global_default(lines.with_ansi(colour).finish().with(collector))
     };
     panics::watch();
 }

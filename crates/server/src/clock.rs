@@ -17,3 +17,9 @@ pub fn in_utc(unix_ms: Option<i64>) -> String {
     let at = unix_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
     at.map_or_else(|| "-".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
 }
+
+/// The wall clock in nanoseconds since 1970, for instants that other programs compare with theirs.
+#[must_use]
+pub fn unix_ns() -> u64 {
+    u64::try_from(Timestamp::now().as_nanosecond()).unwrap_or(0)
+}

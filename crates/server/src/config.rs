@@ -36,6 +36,7 @@ use crate::{
     fanout::FanoutSettings,
     http::{cors::Origins, wait::WaitSettings},
     keys::SealSettings,
+    otlp::OtlpSettings,
     passes::PassSettings,
     stores::StoreSettings,
     tls::TlsSettings,
@@ -169,6 +170,8 @@ pub struct Config {
     pub audit: Option<audit::Settings>,
     /// How draws are signed, and where their randomness comes from.
     pub draw: DrawSettings,
+    /// The collector of OpenTelemetry, if there is one.
+    pub otlp: Option<OtlpSettings>,
     /// The log filter.
     pub log: String,
     /// Whether each line of the log is a JSON object.
@@ -227,7 +230,9 @@ impl Sources {
         text.settings.extend(self.outside.iter().cloned());
         let file = self.zones_file.as_ref().or(self.file.as_ref());
         let name = file.map_or(String::new(), |file| file.display().to_string());
-        Ok(Config { dangers, has_file: file.is_some(), ..check(&name, text, self.open_files)? })
+        let checked = check(&name, text, self.open_files)?;
+        dangers.extend(checked.dangers.iter().cloned());
+        Ok(Config { dangers, has_file: file.is_some(), ..checked })
     }
 
     /// The configuration file, if one was named.

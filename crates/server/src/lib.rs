@@ -13,6 +13,7 @@
 //! | [`fanout`], [`servers`] | messages between servers; the list of servers |
 //! | [`stock`] | what is left in the zones, as people are told |
 //! | `outgoing` | connections to other servers over HTTP |
+//! | [`otlp`] | traces, metrics and logs for a collector of OpenTelemetry |
 //! | [`stores`] | opens the stores, limiters and transports that are configured |
 //! | [`http`] | routes, requests, replies, streams, pages and the documents of the APIs |
 //! | [`remote`] | the commands that ask a running server |
@@ -43,6 +44,7 @@ pub mod http;
 pub mod keys;
 mod load;
 pub mod metrics;
+pub mod otlp;
 mod outgoing;
 pub mod output;
 mod panics;

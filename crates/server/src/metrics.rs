@@ -12,6 +12,7 @@ mod exposition;
 mod fanout;
 mod http;
 mod names;
+mod otlp;
 mod pace;
 mod process;
 mod readable;
@@ -23,7 +24,7 @@ mod tests;
 mod zones;
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -41,6 +42,7 @@ use registry::Registry;
 pub use connections::Connections;
 pub use fanout::FanoutMeter;
 pub use http::Route;
+pub use otlp::{Deliveries, Dropped, Signal};
 pub use readable::{ReadableCounter, ReadableGauge};
 
 /// The events that change a metric.
@@ -91,6 +93,8 @@ pub struct Metrics {
     subscribers: subscribers::Subscribers,
     process: process::Process,
     pace: pace::Pace,
+    /// Empty if nothing is sent to a collector.
+    otlp: OnceLock<otlp::Shown>,
     zones: Mutex<zones::Zones>,
 }
 
@@ -122,6 +126,7 @@ impl Metrics {
             subscribers: subscribers::Subscribers::new(&registry),
             process: process::Process::new(&registry),
             pace: pace::Pace::new(&registry),
+            otlp: OnceLock::new(),
             zones: Mutex::new(zones::Zones::new()),
             registry,
         }
@@ -230,6 +235,11 @@ impl Metrics {
         self.cells.watch(&self.registry, cells);
     }
 
+    /// Shows from now on what becomes of what is sent to a collector.
+    pub fn watch_deliveries(&self, deliveries: Arc<Deliveries>) {
+        self.otlp.get_or_init(|| otlp::Shown::new(&self.registry, deliveries));
+    }
+
     /// The figures of the messages between servers in a cell.
     #[must_use]
     pub fn fanout(&self, cell: &str) -> FanoutMeter {
@@ -241,6 +251,9 @@ impl Metrics {
     pub fn render(&self) -> Vec<u8> {
         self.subscribers.write(&self.registry, &self.bus);
         self.cells.write();
+        if let Some(otlp) = self.otlp.get() {
+            otlp.write();
+        }
         let now = Counters::read();
         self.process.write(&now);
         let mut exposition = Exposition::default();

@@ -32,6 +32,7 @@ use crate::{
         admin::Admin, clients::Uncounted, grpc::Grpc, listener::ListenerObserver, openapi::Document,
         public::Public,
     },
+    otlp::Otlp,
     output,
 };
 use assembly::{Assembled, assemble};
@@ -71,11 +72,11 @@ const LAST_MINUTES: Duration = Duration::from_secs(1);
 /// How long threads may take to end after the server has stopped.
 const END_OF_THREADS: Duration = Duration::from_secs(1);
 
-/// Serves until a signal stops the server. SIGHUP reads `sources` again.
+/// Serves until a signal stops the server. SIGHUP reads `sources` again. `otlp` is what a collector gets, if there is one.
 ///
 /// # Errors
 /// The server cannot start, or a second signal cut its end short.
-pub fn run(config: Config, sources: &Sources) -> Result<(), Failure> {
+pub fn run(config: Config, sources: &Sources, otlp: Option<Otlp>) -> Result<(), Failure> {
     let no_threads =
         |e: io::Error| Failure::new(failure::UNAVAILABLE, format_args!("threads cannot be started: {e}"));
     let bus = Arc::new(Bus::new().map_err(no_threads)?);
@@ -91,7 +92,7 @@ pub fn run(config: Config, sources: &Sources) -> Result<(), Failure> {
         .build()
         .map_err(no_threads)?;
     let mut audit = None;
-    let served = runtime.block_on(serve(config, sources, bus, &mut audit));
+    let served = runtime.block_on(serve(config, sources, bus, &mut audit, otlp));
     runtime.shutdown_timeout(END_OF_THREADS);
     // The bus is gone with the runtime, so the log is complete when it has written what it received.
     if let Some(audit) = audit {
@@ -105,6 +106,7 @@ async fn serve(
     sources: &Sources,
     bus: Arc<Bus>,
     audit: &mut Option<Audit>,
+    otlp: Option<Otlp>,
 ) -> Result<(), Failure> {
     let Assembled {
         public,
@@ -117,7 +119,8 @@ async fn serve(
         logins,
         zones_changed,
         tasks,
-    } = assemble(&config, &bus, audit).await?;
+    } = assemble(&config, &bus, audit, otlp.as_ref().map(Otlp::tracer)).await?;
+    let sending = otlp.map(|otlp| otlp.start(Arc::clone(&metrics)));
     let mut signals = Signals::handle()?;
     let at = |listener: &TcpListener, asked: SocketAddr| listener.local_addr().unwrap_or(asked);
     let (public_at, admin_at) =
@@ -219,6 +222,10 @@ async fn serve(
         tracing::warn!("the store did not take the statistics of the last minute in time");
     }
     drop(tasks);
+    // A second signal ends the process at once.
+    if let (Ok(()), Some(sending)) = (&ended, sending) {
+        sending.finish().await;
+    }
     ended
 }
 

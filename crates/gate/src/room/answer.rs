@@ -11,7 +11,10 @@ use tokio::time::{Instant, sleep};
 use wait::Lookup;
 
 use super::{Room, WaitStatus, calls::ClaimOutcome, causes::NO_EPOCH, current_view::CurrentView, draw::Lot};
-use crate::reply::{PassClaims, Refusal, Reply};
+use crate::{
+    reply::{PassClaims, Refusal, Reply},
+    trips::Trips,
+};
 
 /// A poll whose slot becomes free within this time is held until then, in milliseconds. This is how early apps and
 /// networks usually are. A longer time would use hardly more slots, and would show in the latencies.
@@ -19,7 +22,7 @@ const HOLD_MS: u32 = 150;
 
 impl<L: Line> Room<L> {
     /// Whether the ticket's holder may enter now.
-    pub(crate) async fn poll(&self, ticket: Ticket) -> Result<Reply, Refusal> {
+    pub(crate) async fn poll(&self, ticket: Ticket, trips: &mut Trips) -> Result<Reply, Refusal> {
         if let Some(reply) = self.reply_to_fail_open_ticket(&ticket) {
             return reply;
         }
@@ -34,14 +37,14 @@ impl<L: Line> Room<L> {
             return Err(Refusal::Gone);
         }
         let generation = self.gone_generation();
-        let mut decided = self.ask_to_enter(ticket).await;
+        let mut decided = self.ask_to_enter(ticket, trips).await;
         // The call waits for an appointment this near, so the slot is used when it becomes free, and not one network
         // round trip later.
         if let Ok(ClaimOutcome { verdict: Verdict::Waiting(position), .. }) = &decided
             && let Some(slot_in_ms @ 0..=HOLD_MS) = position.slot_in_ms
         {
             sleep(Duration::from_millis(slot_in_ms.into())).await;
-            decided = self.ask_to_enter(ticket).await;
+            decided = self.ask_to_enter(ticket, trips).await;
         }
         match decided {
             // The line was dealt anew since the view was made, and this ticket has another number now.
@@ -55,7 +58,7 @@ impl<L: Line> Room<L> {
             Ok(ClaimOutcome { verdict: Verdict::Gone, .. })
                 if ticket != given
                     && let Ok(ClaimOutcome { verdict: verdict @ Verdict::Entered(_), at_ms, .. }) =
-                        self.ask_to_enter(given).await =>
+                        self.ask_to_enter(given, trips).await =>
             {
                 self.reply(given, verdict, at_ms)
             }
@@ -71,7 +74,7 @@ impl<L: Line> Room<L> {
     }
 
     /// Takes a ticket for a newcomer.
-    pub(crate) async fn join(&self) -> Result<Reply, Refusal> {
+    pub(crate) async fn join(&self, trips: &mut Trips) -> Result<Reply, Refusal> {
         self.pace.note_join();
         if self.policy().mode == Mode::Closed {
             return Err(Refusal::Closed { retry_after_s: self.ask_when_closed_s() });
@@ -80,7 +83,7 @@ impl<L: Line> Room<L> {
             return Ok(reply);
         }
         let joining = self.begin_join()?;
-        let joined = self.ask_to_join().await?;
+        let joined = self.ask_to_join(trips).await?;
         self.note_joined(&joined);
         drop(joining);
         let ticket = Ticket {

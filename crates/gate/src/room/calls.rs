@@ -3,11 +3,15 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use admission::{Claim, Departure, Drawn, Leaver, Policy, Ticket, Verdict};
+use events::StoreCall;
 use store::{Line, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Room;
-use crate::reply::Refusal;
+use crate::{
+    reply::Refusal,
+    trips::{Sent, Trips},
+};
 
 /// How long the store may take for a claim. After that the holder is answered from the view.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(1);
@@ -20,7 +24,14 @@ const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where the lane sends the store's answer.
-pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+pub(super) type Answer<T> = oneshot::Sender<Answered<T>>;
+
+/// The store's answer to one call, and the batch that the call went into.
+pub(super) struct Answered<T> {
+    pub(super) answer: Result<T, StoreError>,
+    /// None if the lane did not send it.
+    pub(super) batch: Option<Sent>,
+}
 
 /// What the store decided about one join.
 pub(super) struct JoinOutcome {
@@ -87,22 +98,32 @@ impl<L: Line> Room<L> {
         self.unreported.swap(false, Ordering::Relaxed)
     }
 
-    pub(super) async fn ask_to_join(&self) -> Result<JoinOutcome, Refusal> {
-        let (answer, answered) = oneshot::channel();
+    pub(super) async fn ask_to_join(&self, trips: &mut Trips) -> Result<JoinOutcome, Refusal> {
+        let ((answer, answered), queued) = (oneshot::channel(), trips.begin());
         self.call(Call::Join(answer))?;
-        within(JOIN_TIMEOUT, answered).await
+        let (answer, batch) = within(JOIN_TIMEOUT, answered).await;
+        trips.end(StoreCall::Join, queued, batch);
+        Ok(answer?)
     }
 
-    pub(super) async fn ask_to_enter(&self, ticket: Ticket) -> Result<ClaimOutcome, Refusal> {
-        let (answer, answered) = oneshot::channel();
+    pub(super) async fn ask_to_enter(
+        &self,
+        ticket: Ticket,
+        trips: &mut Trips,
+    ) -> Result<ClaimOutcome, Refusal> {
+        let ((answer, answered), queued) = (oneshot::channel(), trips.begin());
         self.call(Call::Claim(Claim { epoch: ticket.epoch, seq: ticket.seq }, answer))?;
-        within(CLAIM_TIMEOUT, answered).await
+        let (answer, batch) = within(CLAIM_TIMEOUT, answered).await;
+        trips.end(StoreCall::Enter, queued, batch);
+        Ok(answer?)
     }
 
-    pub(super) async fn ask_to_leave(&self, leaver: Leaver) -> Result<Departure, Refusal> {
-        let (answer, answered) = oneshot::channel();
+    pub(super) async fn ask_to_leave(&self, leaver: Leaver, trips: &mut Trips) -> Result<Departure, Refusal> {
+        let ((answer, answered), queued) = (oneshot::channel(), trips.begin());
         self.call(Call::Leave(leaver, answer))?;
-        within(LEAVE_TIMEOUT, answered).await
+        let (answer, batch) = within(LEAVE_TIMEOUT, answered).await;
+        trips.end(StoreCall::Leave, queued, batch);
+        Ok(answer?)
     }
 
     fn call(&self, call: Call) -> Result<(), Refusal> {
@@ -121,14 +142,15 @@ pub(super) fn away() -> StoreError {
     StoreError::Away("it did not answer the last call".to_owned())
 }
 
-/// Awaits the lane's answer for a limited time.
+/// Awaits the lane's answer for a limited time. The batch is none if there is no answer.
 async fn within<T>(
     limit: Duration,
-    answered: oneshot::Receiver<Result<T, StoreError>>,
-) -> Result<T, Refusal> {
+    answered: oneshot::Receiver<Answered<T>>,
+) -> (Result<T, StoreError>, Option<Sent>) {
     match tokio::time::timeout(limit, answered).await {
-        Ok(answer) => Ok(answer.unwrap_or_else(|_| Err(ended()))?),
-        Err(_) => Err(StoreError::Away("no answer in time".to_owned()).into()),
+        Ok(Ok(Answered { answer, batch })) => (answer, batch),
+        Ok(Err(_)) => (Err(ended()), None),
+        Err(_) => (Err(StoreError::Away("no answer in time".to_owned())), None),
     }
 }
 

@@ -19,10 +19,11 @@ use tokio::{
 
 use super::{
     Room,
-    calls::{Answer, Call, ClaimOutcome, JoinOutcome, away},
+    calls::{Answer, Answered, Call, ClaimOutcome, JoinOutcome, away},
     orders::Orders,
+    report::saturating,
 };
-use crate::caught::caught;
+use crate::{caught::caught, trips::Sent};
 
 /// How old a view becomes before it is renewed. Its age adds to the time that a holder may be silent. It is also the
 /// time between two attempts at a store that is away.
@@ -34,6 +35,8 @@ struct Batch {
     joins: Vec<Answer<JoinOutcome>>,
     claims: Vec<(Claim, Answer<ClaimOutcome>)>,
     leavers: Vec<(Leaver, Answer<Departure>)>,
+    /// How many batches went to the store.
+    sent: u64,
 }
 
 impl Batch {
@@ -53,16 +56,23 @@ impl Batch {
         [self.joins.len(), self.claims.len(), self.leavers.len()].contains(&MAX_BATCH)
     }
 
+    /// Refuses all calls, none of which was sent.
     fn refuse(&mut self, error: &StoreError) {
-        refuse(self.joins.drain(..), error);
-        refuse(self.claims.drain(..).map(|(_, answer)| answer), error);
-        refuse(self.leavers.drain(..).map(|(_, answer)| answer), error);
+        refuse(self.joins.drain(..), error, None);
+        refuse(self.claims.drain(..).map(|(_, answer)| answer), error, None);
+        refuse(self.leavers.drain(..).map(|(_, answer)| answer), error, None);
+    }
+
+    /// The store has answered a batch of so many calls, which was sent at `at`.
+    fn answered(&mut self, calls: usize, at: Instant, ok: bool) -> Sent {
+        self.sent += 1;
+        Sent { number: self.sent, calls: saturating(calls as u64), at, answered: Instant::now(), ok }
     }
 }
 
-fn refuse<T>(answers: impl Iterator<Item = Answer<T>>, error: &StoreError) {
+fn refuse<T>(answers: impl Iterator<Item = Answer<T>>, error: &StoreError, batch: Option<Sent>) {
     for answer in answers {
-        let _ = answer.send(Err(error.clone()));
+        let _ = answer.send(Answered { answer: Err(error.clone()), batch });
     }
 }
 
@@ -127,7 +137,7 @@ async fn serve<L: Line>(
         } else if room.is_open()
             && (room.take_unreported()
                 || orders.renew
-                || departed.iter().any(|(_, departure)| *departure == Departure::Place)
+                || departed.iter().any(|(_, departure, _)| *departure == Departure::Place)
                 || orders.verify_policy.is_some()
                 || orders.retire.is_some()
                 || (!idle && beat_at <= Instant::now()))
@@ -144,8 +154,8 @@ async fn serve<L: Line>(
             beaten = false;
         }
         // Whoever gave up a place has none in the view either, once that is answered.
-        for (answer, departure) in departed {
-            let _ = answer.send(Ok(departure));
+        for (answer, departure, batch) in departed {
+            let _ = answer.send(Answered { answer: Ok(departure), batch: Some(batch) });
         }
         for done in orders.completion_waiters {
             // The caller may have gone.
@@ -186,6 +196,7 @@ async fn join<L: Line>(room: &Room<L>, batch: &mut Batch) {
     let asked = Instant::now();
     let joined = room.timed(StoreCall::Join, batch.joins.len(), room.line.join(count)).await;
     room.note_answer(asked, &joined);
+    let sent = batch.answered(batch.joins.len(), asked, joined.is_ok());
     match joined {
         Ok(mut joined) => {
             debug_assert_eq!(joined.verdicts.len(), batch.joins.len(), "each caller is answered");
@@ -200,13 +211,17 @@ async fn join<L: Line>(room: &Room<L>, batch: &mut Batch) {
             }
             room.bus.publish(Joined { zone: room.id, epoch, first, count, entered, at_ms });
             for ((answer, seq), verdict) in batch.joins.drain(..).zip(first..).zip(joined.verdicts) {
-                let _ = answer.send(Ok(JoinOutcome { epoch, seq, at_ms, verdict }));
+                let outcome = JoinOutcome { epoch, seq, at_ms, verdict };
+                let _ = answer.send(Answered { answer: Ok(outcome), batch: Some(sent) });
             }
         }
         // A full line concerns no claim.
-        Err(StoreError::Full) => refuse(batch.joins.drain(..), &StoreError::Full),
+        Err(StoreError::Full) => refuse(batch.joins.drain(..), &StoreError::Full, Some(sent)),
         // The claims are refused too, instead of waiting for another failure.
-        Err(error) => batch.refuse(&error),
+        Err(error) => {
+            refuse(batch.joins.drain(..), &error, Some(sent));
+            batch.refuse(&error);
+        }
     }
 }
 
@@ -219,6 +234,7 @@ async fn enter<L: Line>(room: &Room<L>, batch: &mut Batch) {
     let asked = Instant::now();
     let decided = room.timed(StoreCall::Enter, batch.claims.len(), room.line.enter(claims)).await;
     room.note_answer(asked, &decided);
+    let sent = batch.answered(batch.claims.len(), asked, decided.is_ok());
     match decided {
         Ok(mut decided) => {
             debug_assert_eq!(decided.verdicts.len(), batch.claims.len(), "each caller is answered");
@@ -227,15 +243,19 @@ async fn enter<L: Line>(room: &Room<L>, batch: &mut Batch) {
                 if let Verdict::Entered(entry) = verdict {
                     room.note_admitted(claim.epoch, claim.seq, entry, decided.at_ms, decided.policy);
                 }
-                let _ = answer.send(Ok(ClaimOutcome { verdict, at_ms: decided.at_ms, drawn: decided.drawn }));
+                let outcome = ClaimOutcome { verdict, at_ms: decided.at_ms, drawn: decided.drawn };
+                let _ = answer.send(Answered { answer: Ok(outcome), batch: Some(sent) });
             }
         }
-        Err(error) => batch.refuse(&error),
+        Err(error) => {
+            refuse(batch.claims.drain(..).map(|(_, answer)| answer), &error, Some(sent));
+            batch.refuse(&error);
+        }
     }
 }
 
 /// Lets holders leave. Returns what to answer.
-async fn leave<L: Line>(room: &Room<L>, batch: &mut Batch) -> Vec<(Answer<Departure>, Departure)> {
+async fn leave<L: Line>(room: &Room<L>, batch: &mut Batch) -> Vec<(Answer<Departure>, Departure, Sent)> {
     batch.leavers.retain(|(_, answer)| !answer.is_closed());
     if batch.leavers.is_empty() || room.is_away() {
         return Vec::new();
@@ -248,6 +268,7 @@ async fn leave<L: Line>(room: &Room<L>, batch: &mut Batch) -> Vec<(Answer<Depart
     let call = room.line.leave(leavers.clone());
     let departures = room.timed(StoreCall::Leave, leavers.len(), call).await;
     room.note_answer(asked, &departures);
+    let sent = batch.answered(leavers.len(), asked, departures.is_ok());
     match departures {
         Ok(departures) => {
             let departed = batch.leavers.drain(..).filter_map(|(leaver, answer)| {
@@ -256,12 +277,12 @@ async fn leave<L: Line>(room: &Room<L>, batch: &mut Batch) -> Vec<(Answer<Depart
                 if departure == Departure::Visit {
                     room.visitors.leave(leaver.claim.seq);
                 }
-                Some((answer, departure))
+                Some((answer, departure, sent))
             });
             departed.collect()
         }
         Err(error) => {
-            refuse(batch.leavers.drain(..).map(|(_, answer)| answer), &error);
+            refuse(batch.leavers.drain(..).map(|(_, answer)| answer), &error, Some(sent));
             Vec::new()
         }
     }

@@ -10,7 +10,10 @@ use store::Line;
 use tokio::time::Instant;
 
 use super::{Room, gone::GoneTickets};
-use crate::reply::{PassClaims, Refusal};
+use crate::{
+    reply::{PassClaims, Refusal},
+    trips::Trips,
+};
 
 /// What the store answered lately.
 #[derive(Default)]
@@ -33,7 +36,7 @@ impl<L: Line> Room<L> {
     ///
     /// # Errors
     /// [`Refusal::Gone`] if there is nothing to leave, [`Refusal::Elsewhere`], and those of the store.
-    pub(crate) async fn leave(&self, leaver: Leaver) -> Result<Departure, Refusal> {
+    pub(crate) async fn leave(&self, leaver: Leaver, trips: &mut Trips) -> Result<Departure, Refusal> {
         let Claim { epoch, seq } = leaver.claim;
         let (key, now) = ((epoch, seq), Instant::now());
         if self.leavers.left.has(key, now) || self.has_left(epoch, seq) {
@@ -48,7 +51,7 @@ impl<L: Line> Room<L> {
             (current.view.next, current.view.epoch)
         };
         let (left_in, refused_in) = (self.leavers.left.generation(), self.leavers.refused.generation());
-        match self.ask_to_leave(leaver).await? {
+        match self.ask_to_leave(leaver, trips).await? {
             departure @ (Departure::Place | Departure::Visit) => {
                 self.leavers.left.remember(key, left_in, Instant::now());
                 Ok(departure)

@@ -2,7 +2,12 @@
 //!
 //! Invariant: a value that is not valid is refused even if it is not used.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use admission::{Definition, ZoneId};
 use check::{Gated, Outcome, Route, Routes};
@@ -28,6 +33,7 @@ use crate::{
         wait::{WaitSettings, target::Target},
     },
     keys::SealSettings,
+    otlp::{self, OtlpSettings},
     passes::{Algorithm, PassSettings},
     secret::Secret,
     stores::{CellSettings, RedisSettings, StoreSettings},
@@ -232,6 +238,52 @@ impl Settings {
         Ok(DrawSettings { name: name.to_owned(), drand })
     }
 
+    /// What is sent to a collector, and what is dangerous about that.
+    fn otlp(&self) -> Result<(Option<OtlpSettings>, Option<String>), ConfigFault> {
+        let headers = self.text("otlp.headers");
+        if let Some((text, origin)) = headers {
+            otlp::headers(text).map_err(|what| origin.fault(what))?;
+            if self.text("otlp.headers_file").is_some() {
+                return Err(origin.fault("otlp.headers_file is set, too; remove one of the two"));
+            }
+        }
+        let Some((text, origin)) = self.text("otlp.endpoint") else {
+            let of_none = self
+                .0
+                .iter()
+                .find(|(name, given)| name.starts_with("otlp.") && given.origin != Origin::Default);
+            return match of_none {
+                Some((_, given)) => Err(given
+                    .origin
+                    .fault("changes nothing, because otlp.endpoint is not set; set it, or leave this out")),
+                None => Ok((None, None)),
+            };
+        };
+        let endpoint = otlp::Address::parse(text).filter(|endpoint| !endpoint.path().contains("/v1/"));
+        // What is refused may hold a password.
+        let what = "is not the address of a collector; write one as in http://127.0.0.1:4318 or https://otlp.example/base, \
+                    without /v1/traces, a query, or a user";
+        let endpoint = endpoint.ok_or_else(|| origin.fault(what))?;
+        let is_local = endpoint.host() == "localhost"
+            || endpoint.host().parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        let has_secret = headers.is_some() || self.text("otlp.headers_file").is_some();
+        let danger = (has_secret && !endpoint.is_encrypted() && !is_local).then(|| {
+            format!("{origin}: the headers for {endpoint} cross the network as plain text; write https:// if the collector has it")
+        });
+        let sample = match self.0.get("otlp.sample") {
+            Some(SettingValue { value: Value::Share(share), .. }) => *share,
+            _ => unreachable!("it has a default"),
+        };
+        let settings = OtlpSettings {
+            endpoint,
+            sample,
+            max_traces_per_s: self.number_or_default("otlp.max_traces_per_s"),
+            headers: headers.map(|(text, _)| Secret::new(text.to_owned())),
+            headers_file: self.path("otlp.headers_file"),
+        };
+        Ok((Some(settings), danger))
+    }
+
     fn fanout(&self, store: &StoreSettings) -> Result<FanoutSettings, ConfigFault> {
         let alone = matches!(store, StoreSettings::Memory);
         match self.text("fanout") {
@@ -341,6 +393,7 @@ impl Settings {
                 return Err(origin.fault(format!("`{word}` is no form of the log; use text or json")));
             }
         };
+        let (otlp, danger) = self.otlp()?;
         Ok(Config {
             listen,
             tls: self.pair(["tls.certificate", "tls.key"])?,
@@ -391,11 +444,12 @@ impl Settings {
                 file_bytes: u64::from(self.number_or_default("audit.file_mb")) * 1_000_000,
             }),
             draw: self.draw()?,
+            otlp,
             log: log.to_owned(),
             log_is_json,
             zones,
             has_file: true,
-            dangers: Vec::new(),
+            dangers: danger.into_iter().collect(),
         })
     }
 }

@@ -128,7 +128,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
                     .fault("tokens are written as [[admin_token]] tables"));
             }
             (
-                section @ ("audit" | "draw" | "limit" | "pass" | "redis" | "seal" | "tls" | "wait"),
+                section @ ("audit" | "draw" | "limit" | "otlp" | "pass" | "redis" | "seal" | "tls" | "wait"),
                 DeValue::Table(table),
             ) => {
                 for (key, value) in in_order(table) {
@@ -204,6 +204,8 @@ fn setting(
             let read = read.filter(|n| (low..=high).contains(n));
             Value::Number(read.ok_or_else(|| origin.fault(out_of_range(number, low, high)))?)
         }
+        (Kind::Share, DeValue::Float(share)) => Value::of_share(share.as_str(), &origin)?,
+        (Kind::Share, DeValue::Integer(share)) => Value::of_share(share.as_str(), &origin)?,
         (kind, other) => return Err(origin.fault(wrong_type(kind, other))),
     };
     Ok((setting.name, SettingValue { value, origin }))
@@ -213,6 +215,7 @@ fn wrong_type(kind: Kind, value: &DeValue<'_>) -> String {
     let wanted = match kind {
         Kind::Text | Kind::Secret => "a string",
         Kind::Number(..) => "a whole number",
+        Kind::Share => "a number from 0 to 1",
         Kind::List => "a list of strings",
     };
     format!("must be {wanted}, and is of type {}", value.type_str())

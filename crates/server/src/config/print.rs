@@ -15,6 +15,7 @@ use super::{
 use crate::{
     access::AdminToken,
     fanout::FanoutSettings,
+    otlp::{self, OtlpSettings},
     stores::{CellSettings, RedisSettings, StoreSettings},
     tls::TlsSettings,
 };
@@ -43,6 +44,9 @@ impl Config {
         };
         let of_redis =
             |shown: &dyn Fn(&RedisSettings) -> String| redis.map_or_else(|| "(unused)".to_owned(), shown);
+        let of_otlp = |shown: &dyn Fn(&OtlpSettings) -> String| {
+            self.otlp.as_ref().map_or_else(|| "(none)".to_owned(), shown)
+        };
         let cell = |cell: &CellSettings| match &cell.tenants[..] {
             [all] if all == cells::REST => format!("{} = {}", cell.name, cell.address),
             tenants => format!("{} = {} (tenants {tenants:?})", cell.name, cell.address),
@@ -121,6 +125,14 @@ impl Config {
             ),
             ("draw.name", self.draw.name.clone()),
             ("draw.drand", self.draw.drand.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")),
+            ("otlp.endpoint", of_otlp(&|otlp| otlp.endpoint.to_string())),
+            ("otlp.sample", of_otlp(&|otlp| (f64::from(otlp.sample) / f64::from(otlp::WHOLE)).to_string())),
+            ("otlp.max_traces_per_s", of_otlp(&|otlp| otlp.max_traces_per_s.to_string())),
+            (
+                "otlp.headers",
+                of_otlp(&|otlp| if otlp.headers.is_some() { "(set)" } else { "(not set)" }.to_owned()),
+            ),
+            ("otlp.headers_file", of_otlp(&|otlp| file(&otlp.headers_file, "(none)"))),
             ("open_after_s", seconds(self.open_after)),
             ("data_dir", self.data_dir.display().to_string()),
             ("backlog", self.backlog.to_string()),

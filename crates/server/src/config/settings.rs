@@ -20,6 +20,8 @@ pub(super) enum Kind {
     Text,
     /// Lowest and highest value.
     Number(u32, u32),
+    /// A number from 0 to 1, with at most six digits behind the point.
+    Share,
     /// Several texts, separated by commas outside the file.
     List,
     /// A text that is never shown. It has no flag, because everybody on the machine can read a command line.
@@ -109,6 +111,8 @@ impl Origin {
 pub(super) enum Value {
     Text(String),
     Number(u32),
+    /// In millionths.
+    Share(u32),
     List(Vec<String>),
 }
 
@@ -131,6 +135,17 @@ impl Value {
     pub(super) fn of_text(text: &str, origin: &Origin) -> Result<Self, ConfigFault> {
         Ok(Self::Text(not_empty(text, origin)?.to_owned()))
     }
+
+    /// A share of 1.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is from 0 to a million")]
+    pub(super) fn of_share(text: &str, origin: &Origin) -> Result<Self, ConfigFault> {
+        let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
+        let millionths = share.map(|share| share * 1e6).filter(|parts| (parts - parts.round()).abs() < 1e-6);
+        let what = || {
+            format!("is {text}, and must be a number from 0 to 1 with at most six digits behind the point")
+        };
+        Ok(Self::Share(millionths.ok_or_else(|| origin.fault(what()))?.round() as u32))
+    }
 }
 
 /// A text that is given, and so may not be empty.
@@ -151,6 +166,7 @@ impl Setting {
                 let number = number.ok_or_else(|| origin.fault(out_of_range(text, low, high)))?;
                 Value::Number(number)
             }
+            Kind::Share => Value::of_share(text.trim(), &origin)?,
         };
         Ok(SettingValue { value, origin })
     }

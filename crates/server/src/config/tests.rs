@@ -450,3 +450,43 @@ fn who_may_use_the_admin_api_is_said_whole() {
         assert!(line.starts_with(told) && !line.contains("s3cret"), "{line}");
     }
 }
+
+#[test]
+fn a_collector_is_checked_and_its_headers_are_not_shown() {
+    let given = |text: &str| from_text("w.toml", &format!("{text}\n{ZONE}"));
+    assert_eq!(given("").expect("right").otlp.map(|_| ()), None);
+    let text =
+        "[otlp]\nendpoint = \"https://otlp.example/base\"\nsample = 0.000001\nheaders = \"key=s3cret\"";
+    let config = given(text).expect("right");
+    let otlp = config.otlp.as_ref().expect("set");
+    assert_eq!((otlp.sample, otlp.max_traces_per_s), (1, 100));
+    assert!(!format!("{config:?}{:?}", config.shown()).contains("s3cret"));
+    assert_eq!(config.dangers, <[String; 0]>::default());
+    let whole = given("[otlp]\nendpoint = \"http://127.0.0.1:4318\"\nsample = 1").expect("right");
+    assert_eq!(whole.otlp.map(|otlp| otlp.sample), Some(1_000_000));
+    let plain =
+        given("[otlp]\nendpoint = \"http://otlp.example:4318\"\nheaders = \"key=s3cret\"").expect("right");
+    let [danger] = &plain.dangers[..] else { panic!("one: {:?}", plain.dangers) };
+    assert!(danger.contains("plain text") && !danger.contains("s3cret"), "{danger}");
+
+    let at = "endpoint = \"http://127.0.0.1:4318\"\n";
+    for (fields, line, says) in [
+        ("sample = 0.5", 2, "otlp.endpoint is not set"),
+        ("headers = \"a=s3cret\"", 2, "otlp.endpoint is not set"),
+        ("endpoint = \"127.0.0.1:4318\"", 2, "http://127.0.0.1:4318"),
+        ("endpoint = \"http://u:s3cret@h:4318\"", 2, "without /v1/traces, a query, or a user"),
+        ("endpoint = \"http://h:4318/v1/traces\"", 2, "without /v1/traces"),
+        (&format!("{at}sample = 1.5"), 3, "a number from 0 to 1"),
+        (&format!("{at}sample = -0.1"), 3, "a number from 0 to 1"),
+        (&format!("{at}sample = nan"), 3, "a number from 0 to 1"),
+        (&format!("{at}sample = 0.0000001"), 3, "at most six digits"),
+        (&format!("{at}sample = \"0.1\""), 3, "must be a number from 0 to 1"),
+        (&format!("{at}max_traces_per_s = 0"), 3, "from 1 to 1000000"),
+        (&format!("{at}headers = \"s3cret\""), 3, "header 1 has no `=`"),
+        (&format!("{at}headers = \"a=s3cret\"\nheaders_file = \"f\""), 3, "remove one of the two"),
+    ] {
+        let fault = refused(&format!("[otlp]\n{fields}\n{ZONE}"));
+        assert!(fault.starts_with(&format!("w.toml:{line}: ")) && fault.contains(says), "{fields}: {fault}");
+        assert!(!fault.contains("s3cret"), "{fault}");
+    }
+}

@@ -3,7 +3,8 @@
 //! Every request of every listener begins and finishes here, whether it goes through a router (the layer `count` in `layers`) or
 //! past it (polls, and the check of a proxy; see [`public`](super::public)). A handler says by its `RequestContext` that it read the
 //! body, and which limit the reply shows. Invariants: each request is counted once, under its route and status; a connection whose
-//! request has a body that nobody read closes, because the rest would be taken for the next request.
+//! request has a body that nobody read closes, because the rest would be taken for the next request; a request that is traced is so from
+//! here to here.
 
 use std::{
     fmt::Display,
@@ -30,7 +31,10 @@ use limiter::layer::{Announced, address};
 use tokio::time::Instant;
 
 use super::{NO_STORE, Peer, Replied, body, cors::Origins, problem::Problem};
-use crate::metrics::{Metrics, Route};
+use crate::{
+    metrics::{Metrics, Route},
+    otlp::{Asked as Traced, Trace, Tracer, Watch},
+};
 
 /// What all requests share. It begins and finishes them.
 pub struct Requests {
@@ -42,6 +46,10 @@ pub struct Requests {
     pub body_timeout: Duration,
     /// The pages of other origins that may call.
     pub cors_origins: Origins,
+    /// Begins traces, if there is a collector for them.
+    pub tracer: Option<Arc<Tracer>>,
+    /// `http` or `https`.
+    pub scheme: &'static str,
 }
 
 /// One request that is being answered. An extension of requests that a router gets.
@@ -55,6 +63,8 @@ pub(super) struct RequestContext {
     body_left: AtomicBool,
     /// The limiter's decision that the reply shows.
     limit: OnceLock<Asked>,
+    /// None for a request that is not traced: nearly all of them.
+    trace: Option<Box<Trace>>,
 }
 
 /// The address of the client: the peer's, or the one that a trusted proxy names.
@@ -84,13 +94,16 @@ impl Requests {
     pub(super) fn begin(
         &self,
         route: Route,
+        traced: Traced<'_>,
         peer: Peer,
         headers: &HeaderMap,
         body: &impl Body,
     ) -> RequestContext {
+        let started = Instant::now();
         RequestContext {
             route,
-            started: Instant::now(),
+            started,
+            trace: self.tracer.as_ref().and_then(|tracer| tracer.begin(traced, self.scheme, started)),
             client: self.client(peer, headers),
             page: if route.is_traffic() { self.cors_origins.allowed(headers) } else { None },
             body_left: AtomicBool::new(!body.is_end_stream()),
@@ -123,7 +136,11 @@ impl Requests {
         if context.body_left.load(Relaxed) {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        self.metrics.answered(context.route, response.status().as_u16(), context.started.elapsed());
+        let status = response.status().as_u16();
+        if let Some(trace) = &context.trace {
+            trace.finish(status);
+        }
+        self.metrics.answered(context.route, status, context.started.elapsed());
     }
 
     /// The finished reply to a request that went past the router. `what` names the request in the log.
@@ -166,8 +183,16 @@ impl RequestContext {
         asked.map(|asked| self.limit.get_or_init(|| asked))
     }
 
+    /// Watches a call of the gate in a zone that is served, if the request is traced.
+    pub(super) fn watch<'a>(&'a self, call: &'static str, zone: &'a str) -> Watch<'a> {
+        self.trace.as_ref().map_or_else(Watch::default, |trace| trace.watch(call, zone))
+    }
+
     /// Logs why the request is refused. `what` is its method and path.
     pub(super) fn log_refusal(&self, problem: &Problem, what: impl Display) {
+        if let Some(trace) = &self.trace {
+            trace.note("weir.problem", problem.code.name);
+        }
         let (client, route, code, detail) = (self.client.0, self.route, problem.code.name, &problem.detail);
         tracing::debug!(%client, ?route, %what, code, %detail, "refused");
     }

@@ -160,8 +160,9 @@ pub(super) fn router<S: Clone + Send + Sync + 'static>(
     layers: impl Fn(Route, MethodRouter<S>) -> MethodRouter<S>,
     unknown: fn(&str) -> Route,
 ) -> Router {
-    let counted = |route, methods| {
-        layers(route, methods).layer(from_fn_with_state((Arc::clone(requests), route), count))
+    let counted = |route, path: &str, methods| {
+        let state = (Arc::clone(requests), route, Arc::<str>::from(path));
+        layers(route, methods).layer(from_fn_with_state(state, count))
     };
     let mut paths: BTreeMap<String, (Route, String, MethodRouter<S>)> = BTreeMap::new();
     for endpoint in endpoints {
@@ -183,7 +184,7 @@ pub(super) fn router<S: Clone + Send + Sync + 'static>(
     }
     let mut router = Router::new();
     for (path, (route, allows, methods)) in paths {
-        router = router.route(&path, counted(route, otherwise_405(methods, allows)));
+        router = router.route(&path, counted(route, &path, otherwise_405(methods, allows)));
     }
     let missing = |route| {
         let not_found = async || Problem::from(NOT_FOUND);
@@ -192,7 +193,7 @@ pub(super) fn router<S: Clone + Send + Sync + 'static>(
             Route::Page | Route::Asset => otherwise_405(get(not_found), "GET, HEAD".to_owned()),
             _ => any(not_found),
         };
-        counted(route, methods).with_state::<()>(state.clone())
+        counted(route, "", methods).with_state::<()>(state.clone())
     };
     let missing = UNKNOWN.map(missing);
     let not_found = move |request: Request| {

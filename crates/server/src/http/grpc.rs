@@ -10,7 +10,7 @@ use bytes::Bytes;
 use edge::{KnownClient, Received};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::{
-    HeaderMap, Request, Response,
+    HeaderMap, Method, Request, Response,
     header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue},
 };
 use tokio::time::timeout;
@@ -35,7 +35,7 @@ use super::{
         },
     },
 };
-use crate::metrics::Route;
+use crate::{metrics::Route, otlp::Asked as Traced};
 
 /// The longest message, in bytes. Envoy takes heads of up to 60 KiB unless it is told otherwise, and repeats some fields.
 const MAX_MESSAGE: usize = 256 << 10;
@@ -142,7 +142,14 @@ impl UnaryService<CheckRequest> for Check {
 
 async fn answer(state: &PublicState, call: tonic::Request<CheckRequest>) -> CheckResponse {
     let peer = *call.extensions().get::<Peer>().expect("`serve` puts it there");
-    let context = state.requests.begin(Route::Check, peer, &HeaderMap::new(), &Full::<Bytes>::default());
+    let traced = Traced {
+        method: &Method::POST,
+        route: CHECK,
+        is_whole_path: true,
+        headers: call.metadata().as_ref(),
+    };
+    let requests = &state.requests;
+    let context = requests.begin(Route::Check, traced, peer, &HeaderMap::new(), &Full::<Bytes>::default());
     let not_read = call.extensions().get::<NotRead>().copied();
     let request = call.into_inner();
     let replied: Replied = match not_read {
@@ -154,7 +161,7 @@ async fn answer(state: &PublicState, call: tonic::Request<CheckRequest>) -> Chec
             let what = "the request has bytes that are not UTF-8; write them as %XX";
             Err(Problem::new(ODD_TARGET, what))
         }
-        None => check::answer_envoy(state, &request, peer).await,
+        None => check::answer_envoy(state, &request, peer, &context).await,
     };
     let response = state.requests.reply(&context, replied, "over gRPC");
     let (head, body) = response.into_parts();

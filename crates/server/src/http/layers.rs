@@ -16,16 +16,22 @@ use super::{
     context::Requests,
     problem::{HEAD_TOO_LARGE, Problem},
 };
-use crate::metrics::Route;
+use crate::{metrics::Route, otlp::Asked as Traced};
 
-/// The outermost layer: begins and finishes each request of a route.
+/// The outermost layer: begins and finishes each request of a route. The path is the route's; empty for the paths that are not listed.
 pub(super) async fn count(
-    State((requests, route)): State<(Arc<Requests>, Route)>,
+    State((requests, route, path)): State<(Arc<Requests>, Route, Arc<str>)>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let peer = *request.extensions().get::<Peer>().expect("the listener's service puts it there");
-    let context = Arc::new(requests.begin(route, peer, request.headers(), request.body()));
+    let traced = Traced {
+        method: request.method(),
+        route: &path,
+        is_whole_path: *path == *request.uri().path(),
+        headers: request.headers(),
+    };
+    let context = Arc::new(requests.begin(route, traced, peer, request.headers(), request.body()));
     request.extensions_mut().insert(Arc::clone(&context));
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let mut response = next.run(request).await;

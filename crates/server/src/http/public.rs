@@ -39,7 +39,7 @@ use super::{
     endpoint::{self, Endpoint},
     health, layers,
 };
-use crate::metrics::Route;
+use crate::{metrics::Route, otlp::Asked as Traced};
 
 pub use state::{PublicParts, PublicState};
 use traffic::Poll;
@@ -178,9 +178,16 @@ impl Public {
     async fn check(&self, request: hyper::Request<Received>, peer: Peer) -> hyper::Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
         let requests = &self.state.requests;
-        let context = requests.begin(Route::Check, peer, &head.headers, &body);
+        let traced = Traced {
+            method: &head.method,
+            route: check::PATH,
+            // The rest is the visitor's.
+            is_whole_path: false,
+            headers: &head.headers,
+        };
+        let context = requests.begin(Route::Check, traced, peer, &head.headers, &body);
         let asked = (&head.method, &head.uri, &head.headers);
-        let replied = check::answer(&self.state, asked, peer.0.ip(), context.client).await;
+        let replied = check::answer(&self.state, asked, peer.0.ip(), &context).await;
         requests.reply(&context, replied, head.uri.path())
     }
 
@@ -193,7 +200,13 @@ impl Public {
     ) -> hyper::Response<Full<Bytes>> {
         let (head, mut body) = request.into_parts();
         let requests = &self.state.requests;
-        let context = requests.begin(poll.route(), peer, &head.headers, &body);
+        let traced = Traced {
+            method: &head.method,
+            route: head.uri.path(),
+            is_whole_path: true,
+            headers: &head.headers,
+        };
+        let context = requests.begin(poll.route(), traced, peer, &head.headers, &body);
         let replied = traffic::answer(poll, &self.state, &context, &head.headers, &mut body).await;
         requests.reply(&context, replied, head.uri.path())
     }

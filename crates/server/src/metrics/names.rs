@@ -92,6 +92,10 @@ families! { OF_THE_SERVER:
     FANOUT_HEARD = Counter, "weir_fanout_heard_total", "Messages of other servers, by cell.";
     FANOUT_DROPPED = Counter, "weir_fanout_dropped_total",
         "Messages lost here: garbled, missed by a slow reader, or unsent; by cell.";
+    OTLP_SENT = Counter, "weir_otlp_sent_total",
+        "Traces, reports of metrics and log records that the collector took, by signal.";
+    OTLP_DROPPED = Counter, "weir_otlp_dropped_total",
+        "Traces, reports of metrics and log records that were not sent, by signal and reason.";
     LISTEN_OVERFLOWS = Counter, "weir_kernel_listen_overflows_total",
         "Connections that found an accept queue full, in this network namespace since it began.";
     LISTEN_DROPS = Counter, "weir_kernel_listen_drops_total",

@@ -244,6 +244,8 @@ fn each_family_is_shown_with_its_type_and_help() {
     heard.metrics.answered(Route::Wait, 200, Duration::from_micros(40));
     let _ = heard.metrics.fanout("only");
     let _ = heard.metrics.checks("a route", "through");
+    assert!(!heard.text().contains("weir_otlp"), "nothing of a collector that is not there");
+    heard.metrics.watch_deliveries(Arc::default());
     let text = heard.text();
     let headers: Vec<_> = text.lines().filter(|line| line.starts_with('#')).collect();
     let mut expected: Vec<_> = names::OF_THE_SERVER.iter().chain(names::OF_ZONES).collect();

@@ -38,6 +38,7 @@ use crate::{
     keys::{self, IfMissing, Keys, fingerprints},
     load,
     metrics::Metrics,
+    otlp::Tracer,
     past_events::PastEvents,
     servers::{AllAway, Servers, State, coming},
     stats::Stats,
@@ -69,11 +70,12 @@ pub(super) struct Assembled {
 }
 
 /// Makes the parts. The audit log is left in `audit`, because it must outlive the runtime: it ends when everything that
-/// publishes events is gone.
+/// publishes events is gone. `tracer` begins the traces of requests, if there is a collector.
 pub(super) async fn assemble(
     config: &Config,
     bus: &Arc<Bus>,
     audit: &mut Option<Audit>,
+    tracer: Option<Arc<Tracer>>,
 ) -> Result<Assembled, Failure> {
     // Before anything is made.
     let certificate = config.tls.as_ref().map(TlsSettings::read).transpose()?;
@@ -193,12 +195,16 @@ pub(super) async fn assemble(
     for cell in cells.iter().flat_map(|cells| cells.all()) {
         tasks.spawn(Arc::clone(&servers).run(Arc::clone(cell)));
     }
-    let requests = Arc::new(Requests {
-        metrics: Arc::clone(&metrics),
-        trusted_proxies: config.trusted_proxies.clone(),
-        body_timeout: config.body_timeout,
-        cors_origins: config.cors_origins.clone(),
-    });
+    let requests = |scheme| {
+        Arc::new(Requests {
+            metrics: Arc::clone(&metrics),
+            trusted_proxies: config.trusted_proxies.clone(),
+            body_timeout: config.body_timeout,
+            cors_origins: config.cors_origins.clone(),
+            tracer: tracer.clone(),
+            scheme,
+        })
+    };
     let public = PublicState::from(PublicParts {
         gate: Arc::clone(&gate),
         limits: Limits::new(&config.limit, zones.buckets_of),
@@ -211,7 +217,7 @@ pub(super) async fn assemble(
         rules,
         unused_visits: UnusedVisits::default(),
         cells: Arc::clone(&zones.cells),
-        requests: Arc::clone(&requests),
+        requests: requests(if config.tls.is_some() { "https" } else { "http" }),
         lifecycle: Arc::clone(&lifecycle),
     });
     let admin = AdminState::from(AdminParts {
@@ -232,7 +238,7 @@ pub(super) async fn assemble(
         routes,
         recorder,
         servers,
-        requests,
+        requests: requests("http"),
         lifecycle,
     });
     Ok(Assembled {

@@ -22,6 +22,7 @@ use crate::{
     config::Config,
     http::wait::Pages,
     keys::{KeyFault, Keys},
+    otlp::OtlpSettings,
     stores::StoreSettings,
 };
 
@@ -56,6 +57,14 @@ pub(super) fn check(config: &Config, read: &Result<Keys, KeyFault>, report: &mut
     }
     if let Err(fault) = Pages::read(&config.wait) {
         report.problem(CONFIG, fault.to_string(), REFUSED, "correct it, or leave wait.templates_dir out");
+    }
+    if let Some(Err(fault)) = config.otlp.as_ref().map(OtlpSettings::read_headers) {
+        report.problem(
+            CONFIG,
+            fault.to_string(),
+            REFUSED,
+            "correct the file, or leave otlp.headers_file out",
+        );
     }
     targets(config, report);
     for said in contradictions(config) {

@@ -13,6 +13,7 @@ fn values(kind: Kind) -> String {
     match kind {
         Kind::Text => "text".to_owned(),
         Kind::Number(low, high) => format!("{low} to {high}"),
+        Kind::Share => "share from 0 to 1".to_owned(),
         Kind::List => "list; separated by commas outside the file".to_owned(),
         Kind::Secret => "secret text; no flag".to_owned(),
     }

@@ -28,7 +28,7 @@ use check::{
     path,
     token::{self, Tokens},
 };
-use gate::{Refusal, Reply, limits::Asked as Limit};
+use gate::{Refusal, Reply, Trips, limits::Asked as Limit};
 use http_body_util::Full;
 use hyper::{
     HeaderMap, Method, Response, StatusCode, Uri,
@@ -42,7 +42,7 @@ use crate::{
     http::{
         Peer, Replied,
         clients::address_digest,
-        context::{Client, write_limit},
+        context::{Client, RequestContext, write_limit},
         origin,
         problem::{
             ADMITTED, DENIED, LEFT, MISDIRECTED, NO_PLACE, NOT_FOUND, NOTHING_TO_LEAVE, ODD_TARGET,
@@ -52,6 +52,7 @@ use crate::{
         wait::language::Language,
     },
 };
+pub(super) use asked::PATH;
 use asked::{Asked, Wanted};
 use newcomer::{NoPlace, accepts_page, no_place};
 use page::{Blocked, Why};
@@ -74,19 +75,19 @@ const MOST_LEFT: usize = 4;
 
 /// Whether a path is one of the check's.
 pub(super) fn is_path(path: &str) -> bool {
-    path.strip_prefix(asked::PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    path.strip_prefix(PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Answers a proxy over HTTP. `peer` is the proxy, `client` the visitor.
+/// Answers a proxy over HTTP. `peer` is the proxy; the context has the visitor.
 pub(super) async fn answer(
     state: &PublicState,
     (method, uri, headers): (&Method, &Uri, &HeaderMap),
     peer: IpAddr,
-    client: Client,
+    context: &RequestContext,
 ) -> Replied {
     let routes = routes_for(state, peer)?;
     let asked = Asked::of(method, uri, headers)?;
-    Ok(decide(state, &routes, &asked, headers, client).await)
+    Ok(decide(state, &routes, &asked, headers, (context.client, context)).await)
 }
 
 /// Answers a proxy over gRPC, as [`answer`] does.
@@ -94,11 +95,12 @@ pub(in crate::http) async fn answer_envoy(
     state: &PublicState,
     request: &envoy::messages::CheckRequest,
     peer: Peer,
+    context: &RequestContext,
 ) -> Replied {
     let routes = routes_for(state, peer.0.ip())?;
     let described = envoy::Described::of(request)?;
     let client = state.requests.client(peer, &described.headers);
-    Ok(decide(state, &routes, &described.asked(), &described.headers, client).await)
+    Ok(decide(state, &routes, &described.asked(), &described.headers, (client, context)).await)
 }
 
 /// The routes, for a proxy that may ask.
@@ -122,7 +124,7 @@ async fn decide(
     in_force: &InForce,
     asked: &Asked<'_>,
     headers: &HeaderMap,
-    client: Client,
+    (client, context): (Client, &RequestContext),
 ) -> Response<Full<bytes::Bytes>> {
     let tokens = if in_force.routes.ask_for_tokens() {
         let who = (asked.is_secure, address_digest(client.0), clock::unix_ms() / 1_000);
@@ -166,7 +168,7 @@ async fn decide(
             (index, (Counted::Denied, asked.finish(Problem::from(DENIED).into_reply())))
         }
         Decision::Gated { index, gated, further } => {
-            let call = |gated| Call { state, in_force, asked, headers, client, gated };
+            let call = |gated| Call { state, in_force, asked, headers, client, gated, context };
             let (mut index, mut answer) = (index, call(gated).answer().await);
             // The further zones are asked as long as all before are open. The cookies of those go along with the reply.
             for (next, gated) in further {
@@ -277,7 +279,7 @@ async fn leave_zone(
             Ok(holder) => {
                 let asked = holder.ask_limits(&state.limits, client.0).await;
                 state.requests.obey(asked.as_ref())?;
-                holder.leave(address).await
+                holder.leave(address, &mut Trips::unwatched()).await
             }
             Err(refusal) => Err(refusal),
         },
@@ -356,6 +358,7 @@ struct Call<'a> {
     headers: &'a HeaderMap,
     client: Client,
     gated: &'a Gated,
+    context: &'a RequestContext,
 }
 
 /// What the zone says to a visitor without an open visit.
@@ -466,9 +469,10 @@ impl Call<'_> {
         if let Some(token) = token {
             let polled = match state.gate.holder(zone.as_str(), token).await {
                 Ok(holder) => {
-                    *limit = holder.ask_limits(&state.limits, self.client.0).await;
+                    let mut watch = self.context.watch("poll", zone.as_str());
+                    *limit = watch.limits(holder.ask_limits(&state.limits, self.client.0)).await;
                     state.requests.obey(limit.as_ref())?;
-                    holder.poll().await
+                    holder.poll(&mut watch.trips).await
                 }
                 Err(refusal) => Err(refusal),
             };
@@ -484,7 +488,8 @@ impl Call<'_> {
         }
         self.may_take_place(token.is_some())?;
         let newcomer = state.gate.newcomer(zone.as_str()).await?;
-        *limit = newcomer.ask_limits(&state.limits, self.client.0).await;
+        let mut watch = self.context.watch("join", zone.as_str());
+        *limit = watch.limits(newcomer.ask_limits(&state.limits, self.client.0)).await;
         state.requests.obey(limit.as_ref())?;
         let (policy, client) = (self.policy(), self.client.0.to_canonical());
         let permit = if state.limits.tells_apart(client) {
@@ -493,7 +498,8 @@ impl Call<'_> {
         } else {
             None
         };
-        let reply = newcomer.join().await?;
+        let reply = newcomer.join(&mut watch.trips).await?;
+        drop(watch);
         // The visit of a new entry is over at once only if the store lost the entry.
         let answer = self.zone_answer(&reply, now_s).await?;
         if let (Some(permit), Some(ZoneAnswer::Entered(visit))) = (permit, &answer) {

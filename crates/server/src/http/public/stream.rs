@@ -48,12 +48,15 @@ pub(super) async fn stream(
     let zone = ZoneId::parse(&request.zone).map_err(|_| Problem::from(UNKNOWN_ZONE))?;
     let holder = state.gate.holder(zone.as_str(), request.token.as_bytes()).await?;
     // However long it lasts, a stream counts as one call.
-    requests.obey(context.show_limit(holder.ask_limits(&state.limits, client).await))?;
+    let mut watch = context.watch("poll", zone.as_str());
+    let limit = watch.limits(holder.ask_limits(&state.limits, client)).await;
+    requests.obey(context.show_limit(limit))?;
     let share = state.streams.share(client).ok_or_else(|| {
         requests.metrics.streams_refused.increment(1);
         Problem::from(TOO_MANY_STREAMS).retry_after(5)
     })?;
-    let first = holder.poll_for_stream().await?;
+    let first = holder.poll_for_stream(&mut watch.trips).await?;
+    drop(watch);
     Ok(state.streams.open(zone, first, share))
 }
 

@@ -70,8 +70,9 @@ pub(super) async fn leave(
     let request::Ask { zone, token } = request::parse(&body, true)?;
     let token = token.as_deref().unwrap_or_default().as_bytes();
     let holder = state.gate.holder(&zone, token).await?;
-    requests.obey(holder.ask_limits(&state.limits, client).await.as_ref())?;
-    holder.leave(address_digest(client)).await?;
+    let mut watch = context.watch("leave", &zone);
+    requests.obey(watch.limits(holder.ask_limits(&state.limits, client)).await.as_ref())?;
+    holder.leave(address_digest(client), &mut watch.trips).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -113,13 +114,17 @@ where
     let answer = match &ask.token {
         Some(token) => {
             let holder = state.gate.holder(&ask.zone, token.as_bytes()).await?;
-            requests.obey(context.show_limit(holder.ask_limits(&state.limits, client).await))?;
-            holder.poll().await?
+            let mut watch = context.watch("poll", &ask.zone);
+            let limit = watch.limits(holder.ask_limits(&state.limits, client)).await;
+            requests.obey(context.show_limit(limit))?;
+            holder.poll(&mut watch.trips).await?
         }
         None => {
             let newcomer = state.gate.newcomer(&ask.zone).await?;
-            requests.obey(context.show_limit(newcomer.ask_limits(&state.limits, client).await))?;
-            newcomer.join().await.map_err(|refusal| state.no_place(&ask.zone, refusal))?
+            let mut watch = context.watch("join", &ask.zone);
+            let limit = watch.limits(newcomer.ask_limits(&state.limits, client)).await;
+            requests.obey(context.show_limit(limit))?;
+            newcomer.join(&mut watch.trips).await.map_err(|refusal| state.no_place(&ask.zone, refusal))?
         }
     };
     let stock = state.stock.load();

@@ -16,7 +16,7 @@ use hyper::{HeaderMap, Method, Uri, header::HOST};
 use crate::http::problem::{MISSING_FIELD, Problem};
 
 /// The path of the calls.
-pub(super) const PATH: &str = "/gate/check";
+pub(in crate::http) const PATH: &str = "/gate/check";
 
 /// What the proxy does with the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
