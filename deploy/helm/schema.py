@@ -14,12 +14,13 @@ import sys
 # The chart writes these from other values.
 CHARTS = {
     "listen", "admin_listen", "gate_grpc_listen", "store", "data_dir", "tls.certificate", "tls.key", "redis.password_file", "redis.ca_file",
+    "otlp.headers_file",
     *(f"{table}.{which}key_file" for table in ("seal", "pass") for which in ("", "next_", "previous_")),
 }
 # These need files or volumes that the chart does not provide, or would be secrets in a ConfigMap.
 REFUSED = {
     "wait.templates_dir", "redis.password", "redis.sentinel_user", "redis.sentinel_password_file", "redis.certificate_file",
-    "redis.key_file", "audit.dir", "audit.file_mb",
+    "redis.key_file", "audit.dir", "audit.file_mb", "otlp.headers",
 }
 # The words of settings that the reference calls texts.
 WORDS = {
@@ -83,6 +84,8 @@ def setting(name: str, value: str, what: str) -> dict:
         return a_list(TEXT, description=what)
     if value == "text":
         return {**TEXT, "description": what}
+    if value == "share from 0 to 1":
+        return {"type": "number", "minimum": 0, "maximum": 1, "description": what}
     if number := re.fullmatch(r"(\d+) to (\d+)", value):
         return {**a_number(int(number[1]), int(number[2])), "description": what}
     sys.exit(f"docs/reference/settings.md: the value of {name} is {value}, and schema.py does not know that")
@@ -176,6 +179,7 @@ def values(root: pathlib.Path) -> dict:
             "replicas": a_number(1, 256),
             "store": a_text(r"^(memory|rediss?(-cluster|-sentinel)?://\S+)$"),
             "redis": an_object({"passwordSecret": secret, "caSecret": secret}),
+            "otlp": an_object({"headersSecret": secret}),
             "keys": an_object({"existingSecret": NAME_OR_NONE, "create": FLAG, **file_names}),
             "tls": an_object(
                 {

@@ -168,6 +168,22 @@ class Network(unittest.TestCase):
         self.assertIn(4222, self.egress(merged(SHARED, NATS)))
         self.assertNotIn(4222, self.egress(SHARED))
 
+    def test_a_collector_is_reachable_and_its_headers_are_in_a_secret(self) -> None:
+        of_config = {"config": {"otlp": {"endpoint": "http://collector.monitoring.svc:4318/base", "sample": 0.00005}}}
+        values = merged(SHARED, of_config, {"otlp": {"headersSecret": {"name": "collector"}}})
+        self.assertIn(4318, self.egress(values))
+        self.assertNotIn(4318, self.egress(SHARED))
+        release = render(values)
+        otlp = release.configuration["otlp"]
+        self.assertEqual(otlp["sample"], 0.00005)
+        self.assertEqual(otlp["headers_file"], "/etc/weir/otlp/headers")
+        mounted = {mount["name"]: mount["mountPath"] for mount in release.container["volumeMounts"]}
+        self.assertEqual(mounted["otlp"], "/etc/weir/otlp")
+        secrets = [volume["secret"] for volume in release.pod["spec"]["volumes"] if volume["name"] == "otlp"]
+        self.assertEqual([(secret["secretName"], secret["items"][0]["key"]) for secret in secrets], [("collector", "headers")])
+        whole = {"config": {"otlp": {"sample": 1}}}
+        self.assertEqual(render(merged(values, whole)).configuration["otlp"]["sample"], 1)
+
     def test_each_port_of_the_pod_has_its_rule(self) -> None:
         for name, release in varied().items():
             rules = release.one("NetworkPolicy")["spec"]["ingress"]

@@ -55,6 +55,15 @@ class Refusals(unittest.TestCase):
         for fanout in ("redis", "none", "tls://a:1", "nats://a:1,b:2"):
             accepted(self, render(merged(SHARED, {"config": {"fanout": fanout}})))
 
+    def test_collectors(self) -> None:
+        for endpoint in ("http://a", "a:4318", "http://weir:hunter2@a:4318", "http://a:4318?key=hunter2"):
+            self.refused("config.otlp.endpoint is not the address of a collector", {"config": {"otlp": {"endpoint": endpoint}}})
+        self.refused("and no collector", {"config": {"otlp": {"sample": 0.1}}})
+        self.refused("and no collector", {"otlp": {"headersSecret": {"name": "a"}}})
+        self.refused("/config/otlp/sample", {"config": {"otlp": {"endpoint": "http://a:4318", "sample": 1.5}}})
+        self.refused("headers", {"config": {"otlp": {"endpoint": "http://a:4318", "headers": "key=hunter2"}}})
+        accepted(self, render({"config": {"otlp": {"endpoint": "https://a:443/base", "max_traces_per_s": 10}}}))
+
     def test_proxies(self) -> None:
         self.refused("config.route is for proxies, and config.trusted_proxies lists none", {"config": {"route": [{"deny": True}]}})
         self.refused("Weir answers only proxies in config.trusted_proxies", GATEWAY, {"config": {"trusted_proxies": []}})

@@ -9,7 +9,7 @@ weir.toml, made from the values. Every text is written as a TOML string with esc
 {{- if regexMatch "^[A-Za-z0-9_-]+$" . -}}{{ . }}{{- else -}}{{ include "weir.toml.text" . }}{{- end -}}
 {{- end -}}
 
-{{/* A value in one line. Helm reads numbers of YAML as floats; all numbers of weir.toml are whole. */}}
+{{/* A value in one line. Helm reads numbers of YAML as floats; nearly all numbers of weir.toml are whole. */}}
 {{- define "weir.toml.value" -}}
 {{- if kindIs "string" . -}}
 {{- include "weir.toml.text" . -}}
@@ -27,6 +27,8 @@ weir.toml, made from the values. Every text is written as a TOML string with esc
 {{- end -}}
 {{- end -}}
 { {{ join ", " $items }} }
+{{- else if ne (float64 .) (floor .) -}}
+{{- toString . -}}
 {{- else -}}
 {{- int64 . -}}
 {{- end -}}
@@ -64,7 +66,11 @@ weir.toml, made from the values. Every text is written as a TOML string with esc
 {{- with .Values.redis.caSecret -}}
 {{- if .name -}}{{- $_ := set $redis "ca_file" (print "/etc/weir/redis-ca/" .key) -}}{{- end -}}
 {{- end -}}
-{{- range $table, $fields := dict "seal" $seal "pass" $pass "redis" $redis -}}
+{{- $otlp := $config.otlp | default dict -}}
+{{- with .Values.otlp.headersSecret -}}
+{{- if .name -}}{{- $_ := set $otlp "headers_file" (print "/etc/weir/otlp/" .key) -}}{{- end -}}
+{{- end -}}
+{{- range $table, $fields := dict "seal" $seal "pass" $pass "redis" $redis "otlp" $otlp -}}
 {{- if $fields -}}{{- $_ := set $config $table $fields -}}{{- end -}}
 {{- end -}}
 {{- if include "weir.tlsSecret" . -}}

@@ -102,6 +102,9 @@ spec:
         {{- if .Values.redis.caSecret.name }}
         - { name: redis-ca, mountPath: /etc/weir/redis-ca, readOnly: true }
         {{- end }}
+        {{- if .Values.otlp.headersSecret.name }}
+        - { name: otlp, mountPath: /etc/weir/otlp, readOnly: true }
+        {{- end }}
         {{- if include "weir.tlsSecret" . }}
         # A directory and no subPath, so that a renewed certificate arrives.
         - { name: tls, mountPath: /etc/weir/tls, readOnly: true }
@@ -130,6 +133,13 @@ spec:
         secretName: {{ .Values.redis.caSecret.name | quote }}
         defaultMode: 0440
         items: [{ key: {{ .Values.redis.caSecret.key | quote }}, path: {{ .Values.redis.caSecret.key | quote }} }]
+    {{- end }}
+    {{- if .Values.otlp.headersSecret.name }}
+    - name: otlp
+      secret:
+        secretName: {{ .Values.otlp.headersSecret.name | quote }}
+        defaultMode: 0440
+        items: [{ key: {{ .Values.otlp.headersSecret.key | quote }}, path: {{ .Values.otlp.headersSecret.key | quote }} }]
     {{- end }}
     {{- with include "weir.tlsSecret" . }}
     - name: tls

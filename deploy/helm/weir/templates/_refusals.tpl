@@ -38,6 +38,15 @@ Values that fit the schema and make no sense together. Each is refused with one 
     {{- fail "config.fanout must be redis, none, or nats://HOST:PORT (tls://HOST:PORT)" -}}
   {{- end -}}
 {{- end -}}
+{{- with ($values.config.otlp | default dict).endpoint -}}
+  {{- if not (regexMatch "^https?://[^,/?@[:space:]]+:[0-9]{1,5}(/[^?@[:space:]]*)?$" .) -}}
+    {{- fail "config.otlp.endpoint is not the address of a collector: write http://HOST:4318 or https://HOST:443, with the port and without a user" -}}
+  {{- end -}}
+{{- else -}}
+  {{- if or $values.otlp.headersSecret.name $values.config.otlp -}}
+    {{- fail "there are settings of OpenTelemetry, and no collector: name it in config.otlp.endpoint, or remove them" -}}
+  {{- end -}}
+{{- end -}}
 {{- range $number, $route := $values.config.route -}}
   {{- range $kind := list "header" "cookie" -}}
     {{- range $name, $value := get $route $kind | default dict -}}
