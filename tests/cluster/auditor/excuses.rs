@@ -153,7 +153,7 @@ impl Auditor {
 
     /// Whether a node's clock was set while no server ran that had seen a ticket of `since`. A server that stands still or is
     /// cut off, from then until now or until it is too late, does not run.
-    fn nobody_knows_the_time(&self, since: u64, now: u64) -> bool {
+    pub(super) fn nobody_knows_the_time(&self, since: u64, now: u64) -> bool {
         self.clock_set.iter().any(|&at| {
             let is_silent = |life: &Life| {
                 self.silent.iter().any(|&(from, until, server)| {
