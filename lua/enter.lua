@@ -81,11 +81,11 @@ for at = 1, #claims, 10 do
   verdicts[i] = gone()
   -- No ticket is reported as gone before all servers had time to say what they remember.
   if of_line == nil and z.now >= z.hold_until and z.now < z.recover_until then
-    local from, limit = nobodys(s, seq)
-    if from then
+    local first, limit = nobodys(s, seq)
+    if first then
       -- No server has told of the ticket's epoch, and no line that is known has numbers here. The ticket itself proves the place.
       of_line, unknown, z.base, z.next = true, true, min(z.base, s.index), max(z.next, limit)
-      past = pack('>i8i8i8i8', epoch, 0, from, limit) .. past
+      past = pack('>i8i8i8i8', epoch, 0, first, limit) .. past
     end
   end
   if not of_line and (z.now < z.recover_until or may_be_dealt()) then

@@ -347,4 +347,11 @@ fn two_servers_hold_a_draw(store: &str, mut lose: impl FnMut()) {
     for weir in servers {
         assert_eq!(weir.get("/draws/Z/sale").json()["checkpoint"], checkpoint, "there is one list");
     }
+    // What the store lost is given back, so servers that start later know it: also for somebody who still has the first token.
+    let record = one.get("/draws/Z/sale/record").json();
+    for weir in [one, two] {
+        drop(weir.stop());
+        let next = start();
+        eventually("it knows the draw", || (next.get("/draws/Z/sale/record").json() == record).then_some(()));
+    }
 }

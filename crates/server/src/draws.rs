@@ -35,6 +35,9 @@ const TICK: Duration = Duration::from_millis(200);
 /// How often a draw that waits for something is looked for in the store again, so that all servers have it and a lost one is given back.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// How often the record of a draw that took place is given to the store again: it may have lost it while nobody asked for the zone.
+const KEEP_AGAIN: Duration = Duration::from_secs(60);
+
 /// How often the store is asked for the record of an event whose draw is not due: it may have been held before this server started.
 const LOOK_FOR_OLD: Duration = Duration::from_secs(5);
 
@@ -94,6 +97,8 @@ struct Known {
     kept: Option<(Arc<Kept>, Vec<u8>)>,
     /// When the store said so last, or was asked while the draw was not due.
     asked: Option<Instant>,
+    /// In which epoch of the zone the store was last given it.
+    given_in: Option<u32>,
     /// How often the line was to be dealt.
     censuses: u32,
     /// What was logged last, so that a trouble is logged once.
@@ -123,7 +128,7 @@ impl Draws {
             let draws = self.gate.draws();
             for draw in &draws {
                 let key = (draw.zone.clone(), draw.event.draw_number());
-                if draw.is_known && !draw.is_due {
+                if draw.is_known && !draw.is_due && self.is_kept(draw, &key) {
                     continue;
                 }
                 let trouble = self.step(draw, &key).await.err().map(|fault| fault.to_string());
@@ -138,6 +143,13 @@ impl Draws {
                 draws.iter().any(|draw| draw.zone == key.0 && draw.event.draw_number() == key.1)
             });
         }
+    }
+
+    /// Whether the store was given the record of a draw since it may last have lost it.
+    fn is_kept(&self, draw: &ZoneDraw, key: &Key) -> bool {
+        self.known().get(key).is_some_and(|known| {
+            known.given_in == Some(draw.epoch) && known.asked.is_some_and(|at| at.elapsed() < KEEP_AGAIN)
+        })
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
@@ -261,7 +273,9 @@ impl Draws {
             let known = known.entry(key.clone()).or_default();
             let asked_within = |time| known.asked.is_some_and(|at| at.elapsed() < time);
             match &known.kept {
-                Some((kept, _)) if asked_within(LOOK_AGAIN) => return Ok(Some(Arc::clone(kept))),
+                Some((kept, _)) if asked_within(LOOK_AGAIN) && known.given_in == Some(draw.epoch) => {
+                    return Ok(Some(Arc::clone(kept)));
+                }
                 None if !draw.is_due && asked_within(LOOK_FOR_OLD) => return Ok(None),
                 _ => {}
             }
@@ -272,7 +286,9 @@ impl Draws {
         };
         if let Some(bytes) = mine {
             // It is given back if the store lost it, and another server may have added the randomness.
-            return self.keep(key, bytes).await.map(Some);
+            let kept = self.keep(key, bytes).await?;
+            self.known().entry(key.clone()).or_default().given_in = Some(draw.epoch);
+            return Ok(Some(kept));
         }
         if let Some(bytes) = self.gate.keep_draw(&draw.zone, key.1, None).await? {
             return self.note(key, bytes).await.map(Some);

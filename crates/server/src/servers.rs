@@ -30,7 +30,7 @@ use tokio::{
 };
 
 use armed::Lacks;
-pub use armed::{Armed, Lack, coming};
+pub use armed::{Armed, Lack, coming, is_near};
 pub use away::{AllAway, ZoneAway, away};
 
 use crate::{clock::unix_ms, fanout::SenderId};

@@ -29,6 +29,9 @@ const TICK: Duration = Duration::from_millis(200);
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const LOOK_FOR_OLD: Duration = Duration::from_secs(5);
 
+/// How often what took place is given to the store again.
+const KEEP_AGAIN: Duration = Duration::from_secs(60);
+
 /// How often a list is taken again because people left meanwhile.
 const CENSUSES: u32 = 3;
 
@@ -93,6 +96,7 @@ impl Kept {
 struct Known {
     kept: Option<Kept>,
     asked: Option<Instant>,
+    given_in: Option<u32>,
     censuses: u32,
 }
 
@@ -104,7 +108,7 @@ pub(super) async fn follow(gate: Weak<SimGate>, client: SimClient, zone: ZoneId)
         client.runs().await;
         let Some(gate) = gate.upgrade() else { return };
         for draw in gate.draws() {
-            if !draw.is_known || draw.is_due {
+            if !draw.is_known || draw.is_due || !known.is_kept(&draw) {
                 // It is tried again.
                 drop(known.step(&gate, &client, &zone, &draw).await);
             }
@@ -113,6 +117,10 @@ pub(super) async fn follow(gate: Weak<SimGate>, client: SimClient, zone: ZoneId)
 }
 
 impl Known {
+    fn is_kept(&self, draw: &ZoneDraw) -> bool {
+        self.given_in == Some(draw.epoch) && self.asked.is_some_and(|at| at.elapsed() < KEEP_AGAIN)
+    }
+
     async fn step(
         &mut self,
         gate: &SimGate,
@@ -163,11 +171,17 @@ impl Known {
         let number = draw.event.draw_number();
         let asked_within = |time| self.asked.is_some_and(|at| at.elapsed() < time);
         match &self.kept {
-            Some(kept) if asked_within(LOOK_AGAIN) => return Ok(Some(kept.clone())),
+            Some(kept) if asked_within(LOOK_AGAIN) && self.given_in == Some(draw.epoch) => {
+                return Ok(Some(kept.clone()));
+            }
             None if !draw.is_due && asked_within(LOOK_FOR_OLD) => return Ok(None),
             _ => {}
         }
+        let was_known = self.kept.is_some();
         if let Some(kept) = self.keep(gate, zone, number, self.kept.clone()).await? {
+            if was_known {
+                self.given_in = Some(draw.epoch);
+            }
             return Ok(Some(kept));
         }
         if !draw.is_due {

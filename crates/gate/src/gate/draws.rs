@@ -19,6 +19,8 @@ pub struct ZoneDraw {
     pub is_due: bool,
     /// Whether this server reads tickets by it.
     pub is_known: bool,
+    /// The epoch of the zone, as this server saw it last. In another epoch the store may have lost what it kept.
+    pub epoch: u32,
 }
 
 impl<S: Store> Gate<S> {
@@ -40,6 +42,7 @@ impl<S: Store> Gate<S> {
                     event: event.clone(),
                     is_due: has_begun && policy.opens_at.draw == draw && drawn.draw != draw,
                     is_known: room.lots(draw).is_some(),
+                    epoch: room.epoch(),
                 });
             }
         }

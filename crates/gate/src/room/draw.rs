@@ -57,6 +57,11 @@ impl<L: Line> Room<L> {
         self.current.load().view.drawn
     }
 
+    /// The epoch of the view in use.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.current.load().view.epoch
+    }
+
     /// The reply to a holder whose number this server does not know yet.
     pub(super) fn reply_without_number(&self, ticket: Ticket) -> Reply {
         let current = self.current.load();

@@ -93,6 +93,15 @@ impl Outline {
                 "이 시간의 통계가 없습니다. 아무도 오지 않았거나, 400일보다 오래되었거나, 서버가 실행되지 않았습니다."
             ));
         }
+        // Whoever is in line at the beginning came before it.
+        let known = sums.joined + minutes.first().map_or(0, |past| u64::from(past.minute.waiting));
+        if sums.entered + sums.left > known {
+            missing.push(said!(
+                "Minutes are missing, or parts of them: more people entered and left than came. A store that loses its state loses its \
+                 statistics.",
+                "일부 통계가 없습니다. 온 사람보다 입장하거나 떠난 사람이 많습니다. 저장소가 상태를 잃으면 통계도 사라집니다."
+            ));
+        }
         if sums.waits_known < sums.entered {
             let (known, entered) = (sums.waits_known, sums.entered);
             missing.push(said!(
@@ -225,6 +234,15 @@ mod tests {
         let outline =
             Outline::new("Z".to_owned(), span, 60, &[minute(3, 1, 10_000, 10_000)], Changes::default());
         assert!(outline.missing[0].en.contains("1 of 2 people"), "{:?}", outline.missing);
+        let span = Span { from_s: 0, to_s: 120, missing: Vec::new() };
+        let lost = [minute(0, 2, 0, 0), minute(0, 2, 0, 0)]
+            .map(|past| PastMinute { minute: Minute { waiting: 0, ..past.minute }, ..past });
+        let outline = Outline::new("Z".to_owned(), span, 120, &lost, Changes::default());
+        assert!(
+            outline.missing[0].en.contains("more people entered and left than came"),
+            "{:?}",
+            outline.missing
+        );
     }
 
     #[test]

@@ -28,7 +28,7 @@ const STAYS_S: u64 = 60;
 /// hear it within five more.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The events that come first and are not over at `now_s` (seconds since 1970), at most 64.
+/// The events that come first and are not over at `now_s` (seconds since 1970), at most 64. A server has a mark for each of them.
 #[must_use]
 pub fn coming(definitions: &[(ZoneId, Definition)], now_s: u64) -> Vec<(ZoneId, Event)> {
     let of_zone = |(zone, definition): &(ZoneId, Definition)| {
@@ -68,20 +68,29 @@ pub struct Armed {
 }
 
 impl Armed {
-    /// Which of `servers` have read `event` of `zone`, as they say it.
+    /// Which of `servers` have read `event` of `zone`, as they say it. One that is stopping need not. `is_near` says that the event is
+    /// [near](is_near), so that a server with as many marks as there can be would have one for it.
     #[must_use]
-    pub fn of(servers: &[Server], zone: &ZoneId, event: &Event) -> Self {
+    pub fn of(servers: &[Server], zone: &ZoneId, event: &Event, is_near: bool) -> Self {
         let wanted = mark(zone, event);
         let mut armed = Self::default();
-        for server in servers {
+        for server in servers.iter().filter(|server| !server.draining) {
             match &server.marks {
                 Some(marks) if has(marks, &wanted) => armed.with += 1,
-                Some(marks) if marks.len() < MARKS_MAX * MARK_LEN => armed.without.push(server.title()),
+                Some(marks) if is_near || marks.len() < MARKS_MAX * MARK_LEN => {
+                    armed.without.push(server.title());
+                }
                 _ => armed.unknown.push(server.title()),
             }
         }
         armed
     }
+}
+
+/// Whether an event is in the first half of those that come first: servers that have read others before it have a mark for it, too.
+#[must_use]
+pub fn is_near(coming: &[(ZoneId, Event)], zone: &ZoneId, event: &Event) -> bool {
+    coming.iter().take(MARKS_MAX / 2).any(|(of, near)| of == zone && near.id == event.id)
 }
 
 fn has(marks: &str, wanted: &str) -> bool {
@@ -115,7 +124,11 @@ impl Lacks {
     pub(super) fn take_in(&mut self, servers: &[Server], coming: &[(ZoneId, Event)], now: Instant) -> News {
         let lacked = |(zone, event): &(ZoneId, Event)| {
             let lack = |server| Lack { zone: zone.clone(), event: event.id.clone(), server };
-            Armed::of(servers, zone, event).without.into_iter().map(lack).collect::<Vec<_>>()
+            Armed::of(servers, zone, event, is_near(coming, zone, event))
+                .without
+                .into_iter()
+                .map(lack)
+                .collect::<Vec<_>>()
         };
         let lacks: BTreeSet<Lack> = coming.iter().flat_map(lacked).collect();
         let mut news = News::default();
@@ -179,15 +192,22 @@ mod tests {
             server("b", Some(marks(&old))),
             server("c", Some(String::new())),
         ];
-        let of = |(zone, event): &(ZoneId, Event)| Armed::of(&servers, zone, event);
+        let of = |(zone, event): &(ZoneId, Event)| Armed::of(&servers, zone, event, true);
         assert_eq!(
             of(&new[0]),
             Armed { with: 1, without: vec!["b (a:1)".to_owned(), "c (a:1)".to_owned()], unknown: Vec::new() }
         );
         assert_eq!((of(&new[1]).with, of(&new[1]).without.len()), (2, 1), "only what differs");
-        assert_eq!(Armed::of(&servers, &zone("B"), &event("sale", 6)).with, 0, "the event of another zone");
+        assert_eq!(
+            Armed::of(&servers, &zone("B"), &event("sale", 6), false).with,
+            0,
+            "the event of another zone"
+        );
         // An older server does not say it.
-        assert_eq!(Armed::of(&[server("o", None)], &zone("A"), &event("sale", 6)).unknown, ["o (a:1)"]);
+        assert_eq!(Armed::of(&[server("o", None)], &zone("A"), &event("sale", 6), true).unknown, ["o (a:1)"]);
+        // One that stops need not read it any more.
+        let stopping = Server { draining: true, ..server("s", Some(String::new())) };
+        assert_eq!(Armed::of(&[stopping], &zone("A"), &event("sale", 6), true), Armed::default());
     }
 
     #[test]
@@ -200,7 +220,11 @@ mod tests {
         assert_eq!((next[0].1.id.as_str(), next[63].1.id.as_str()), ("e0", "e63"));
         // With as many marks as there can be, what has no mark is not known.
         let full = [server("a", Some(marks(&next)))];
-        assert_eq!(Armed::of(&full, &zone("C"), &event("e64", 3 * 64)).unknown.len(), 1);
+        assert_eq!(Armed::of(&full, &zone("C"), &event("e64", 3 * 64), false).unknown.len(), 1);
+        // But not of an event that comes before most of them.
+        let moved = event("e3", 3 * 3 + 1);
+        assert!(is_near(&next, &zone("A"), &moved) && !is_near(&next, &zone("B"), &event("e32", 3 * 32)));
+        assert_eq!(Armed::of(&full, &zone("A"), &moved, true).without, ["a (a:1)"]);
         let ends_s = u64::from(next[0].1.ends.unix_s());
         assert_eq!(coming(&definitions, ends_s + STAYS_S - 1)[0].1.id.as_str(), "e0");
         assert_eq!(coming(&definitions, ends_s + STAYS_S)[0].1.id.as_str(), "e1");

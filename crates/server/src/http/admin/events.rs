@@ -19,7 +19,7 @@ use crate::{
         problem::{NOT_BEGUN, Problem, STORE_AWAY, UNKNOWN_EVENT},
         query::{Others, fields},
     },
-    servers::Armed,
+    servers::{Armed, coming, is_near},
 };
 
 /// The events of a zone: before, now and over, and those that were deleted.
@@ -40,9 +40,11 @@ pub(super) async fn list(
     let mut events = state.events_of(&zone)?;
     events.sort_by_key(|(event, _)| event.prequeue_from.unix_s());
     let servers = state.servers.list();
+    let ahead = coming(&state.gate.definitions(), unix_ms() / 1_000);
     let events = events.into_iter().map(|(event, deleted_at)| {
         let is = if deleted_at.is_some() { OVER } else { where_it_is(&event, at) };
-        let armed = (is != OVER).then(|| Armed::of(&servers, &zone, &event).into());
+        let armed =
+            (is != OVER).then(|| Armed::of(&servers, &zone, &event, is_near(&ahead, &zone, &event)).into());
         EventOfZone { event: (&event).into(), is, deleted_at, armed }
     });
     Ok(Json::ok(EventsOfZone { at, events: events.collect() }))
