@@ -401,15 +401,13 @@ impl Auditor {
         }
         // If nobody else was told of an operator's last change, it may be lost with the primary: also if both were divided from the others
         // since then.
-        if let [.., before, last] = &mut self.policies[..] {
-            let since = last.0;
-            let is_apart = self.divided.iter().any(|&(from, until)| from <= since + 1_000 && until >= now);
-            let sides = &self.server_sides;
-            let hears = |life: &Life| !is_apart || sides[life.server] == sides[server];
-            let knows = |life: &Life| life.until == u64::MAX && life.from + 1_000 < now && hears(life);
-            if !self.lives.iter().any(knows) && (now < since + 5_000 || is_apart) {
-                before.1 = u64::MAX;
-            }
+        let since = self.policies.last().map_or(0, |&(since, ..)| since);
+        let is_apart = self.divided.iter().any(|&(from, until)| from <= since + 1_000 && until >= now);
+        let sides = &self.server_sides;
+        let hears = |life: &Life| !is_apart || sides[life.server] == sides[server];
+        let knows = |life: &Life| life.until == u64::MAX && life.from + 1_000 < now && hears(life);
+        if !self.lives.iter().any(knows) && (now < since + 5_000 || is_apart) {
+            self.keep_policy_before();
         }
     }
 

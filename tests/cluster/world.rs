@@ -262,7 +262,7 @@ impl World {
             self.audit(|auditor| auditor.change(now, policy.admit_per_minute, policy.mode != Mode::Auto));
         }
         if !self.define(&Expected::Any, &self.plan.definition(policy)).await {
-            self.audit(Auditor::not_changed);
+            self.audit(Auditor::keep_policy_before);
         }
     }
 

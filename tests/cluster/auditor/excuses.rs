@@ -102,8 +102,8 @@ impl Auditor {
         self.begun.len() > 1 && (begun.count() > 0 || self.users.iter().any(near))
     }
 
-    /// An operator gave up: no server said that the last change is made.
-    pub(crate) fn not_changed(&mut self) {
+    /// The policy before an operator's last change may stay in force: no server said that the change is made, or it may be lost.
+    pub(crate) fn keep_policy_before(&mut self) {
         if let [.., before, _] = &mut self.policies[..] {
             before.1 = u64::MAX;
         }
@@ -121,9 +121,8 @@ impl Auditor {
             let missed = |&&wiped: &&u64| from <= wiped + 1_000 && wiped <= now;
             until > now && self.wiped.iter().filter(missed).any(|&wiped| remembers(server, wiped))
         };
-        let may_be_lost = self.silent.iter().any(comes_later);
-        if may_be_lost && let [.., before, _] = &mut self.policies[..] {
-            before.1 = u64::MAX;
+        if self.silent.iter().any(comes_later) {
+            self.keep_policy_before();
         }
     }
 

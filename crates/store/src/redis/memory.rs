@@ -612,15 +612,17 @@ impl WitnessSegment {
 mod tests {
     use super::*;
 
+    /// The reply to a call that was sent and received at these instants, and read the clock as `now_ms`.
+    fn reading(now_ms: u64, sent: Instant, received: Instant) -> ClockReading {
+        ClockReading { earliest: (now_ms, received), latest: (now_ms, sent) }
+    }
+
     /// How long a call waited before it read the clock is not known, so it does not raise the upper bound of one that did not wait.
     #[test]
     fn a_call_that_waited_says_little_about_the_clock() {
         let now = Instant::now();
         let at = |ms| now + Duration::from_millis(ms);
-        let reading = |now_ms, sent_ms, received_ms| ClockReading {
-            earliest: (now_ms, at(received_ms)),
-            latest: (now_ms, at(sent_ms)),
-        };
+        let reading = |now_ms, sent_ms, received_ms| reading(now_ms, at(sent_ms), at(received_ms));
         let prompt = reading(1_000, 0, 2);
         let waited = prompt.then(reading(5_990, 1_000, 4_992));
         assert_eq!((waited.latest, waited.earliest), (prompt.latest, (5_990, at(4_992))));
@@ -633,10 +635,7 @@ mod tests {
     fn a_clock_that_is_moved_ahead_moves_its_bound() {
         let now = Instant::now();
         let at = |ms| now + Duration::from_millis(ms);
-        let reading = |now_ms, sent_ms, received_ms| ClockReading {
-            earliest: (now_ms, at(received_ms)),
-            latest: (now_ms, at(sent_ms)),
-        };
+        let reading = |now_ms, sent_ms, received_ms| reading(now_ms, at(sent_ms), at(received_ms));
         let prompt = reading(1_000, 0, 2);
         let most_at_6 = |moved: ClockReading| moved.latest.0 + ms(at(6_000) - moved.latest.1);
         // 6,001 at most was expected when the reply came. Whether the call waited on its way or not, it says the same.
