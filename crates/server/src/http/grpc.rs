@@ -142,12 +142,8 @@ impl UnaryService<CheckRequest> for Check {
 
 async fn answer(state: &PublicState, call: tonic::Request<CheckRequest>) -> CheckResponse {
     let peer = *call.extensions().get::<Peer>().expect("`serve` puts it there");
-    let traced = Traced {
-        method: &Method::POST,
-        route: CHECK,
-        is_whole_path: true,
-        headers: call.metadata().as_ref(),
-    };
+    let traced =
+        Traced { method: &Method::POST, route: CHECK, path: CHECK, headers: call.metadata().as_ref() };
     let requests = &state.requests;
     let context = requests.begin(Route::Check, traced, peer, &HeaderMap::new(), &Full::<Bytes>::default());
     let not_read = call.extensions().get::<NotRead>().copied();

@@ -28,7 +28,7 @@ pub(super) async fn count(
     let traced = Traced {
         method: request.method(),
         route: &path,
-        is_whole_path: *path == *request.uri().path(),
+        path: request.uri().path(),
         headers: request.headers(),
     };
     let context = Arc::new(requests.begin(route, traced, peer, request.headers(), request.body()));

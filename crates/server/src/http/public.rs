@@ -181,8 +181,8 @@ impl Public {
         let traced = Traced {
             method: &head.method,
             route: check::PATH,
-            // The rest is the visitor's.
-            is_whole_path: false,
+            // What is behind the route's is the visitor's.
+            path: "",
             headers: &head.headers,
         };
         let context = requests.begin(Route::Check, traced, peer, &head.headers, &body);
@@ -203,7 +203,7 @@ impl Public {
         let traced = Traced {
             method: &head.method,
             route: head.uri.path(),
-            is_whole_path: true,
+            path: head.uri.path(),
             headers: &head.headers,
         };
         let context = requests.begin(poll.route(), traced, peer, &head.headers, &body);

@@ -47,8 +47,8 @@ pub struct Asked<'a> {
     pub method: &'a Method,
     /// The path of its route, with `{…}` for what differs; empty for an unknown path.
     pub route: &'a str,
-    /// Whether the whole path of the request is that of the route.
-    pub is_whole_path: bool,
+    /// The path of the request, which a span has only if it is that of the route; empty if it is a visitor's.
+    pub path: &'a str,
     /// Where a caller's `traceparent` may be.
     pub headers: &'a HeaderMap,
 }
@@ -135,7 +135,7 @@ impl Trace {
             "" => if method == "_OTHER" { "HTTP" } else { method }.to_owned(),
             route => {
                 attributes.push(attribute("http.route", route));
-                if asked.is_whole_path {
+                if asked.path == route {
                     attributes.push(attribute("url.path", route));
                 }
                 format!("{method} {route}")
