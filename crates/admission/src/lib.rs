@@ -49,7 +49,7 @@ pub use policy::{
 };
 pub use schedule::{
     DrawFallback, DrawTerms, Event, Moment, NoEvent, NoPageAddress, Outside, PageAddress, Phase, Randomness,
-    Schedule, ScheduleFault,
+    Schedule, ScheduleFault, Stage,
 };
 pub use seal::{BadSeal, BypassSealer, KeyId, SEALED_LEN, SealKey, Sealer, Seals, VISIT_LEN, VisitSealer};
 pub use segment::{IDLE_AGE, PAGE_TICKETS, PAGE_WORDS, SEGMENT, SEGMENT_WORDS, Words};

@@ -459,6 +459,19 @@ impl Schedule {
     }
 }
 
+/// Where an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Its pre-queue has not begun.
+    Before,
+    /// Its pre-queue has begun.
+    Prequeue,
+    /// It has begun, and is not over.
+    Open,
+    /// It is over.
+    Over,
+}
+
 /// A text is no event. See [`Event::text`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not the text of an event")]
@@ -567,6 +580,18 @@ impl Event {
                 };
                 format!("draw by {by}, or else {}", fallback.word())
             }
+        }
+    }
+
+    /// Where it is at `unix_s`, in seconds since 1970.
+    #[must_use]
+    pub fn stage(&self, unix_s: u64) -> Stage {
+        let is_ahead = |moment: &Moment| unix_s < u64::from(moment.unix_s);
+        match self {
+            Self { prequeue_from, .. } if is_ahead(prequeue_from) => Stage::Before,
+            Self { begins, .. } if is_ahead(begins) => Stage::Prequeue,
+            Self { ends, .. } if is_ahead(ends) => Stage::Open,
+            _ => Stage::Over,
         }
     }
 

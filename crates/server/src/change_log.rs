@@ -226,6 +226,7 @@ mod tests {
 
     use super::*;
     use crate::access::Role;
+    use crate::sample;
 
     fn zone(name: &str) -> ZoneId {
         ZoneId::parse(name).expect("a name")
@@ -267,18 +268,13 @@ mod tests {
     #[tokio::test]
     async fn events_that_were_deleted_are_remembered() {
         let event = |id: &str, from: &str| {
-            let json = serde_json::json!({ "id": id, "prequeue_from": from, "begins": "2099-12-01T09:00:00Z", "ends": "2099-12-02T09:00:00Z" });
-            serde_json::from_value::<gate::definitions::EventJson>(json)
-                .expect("an event")
-                .event()
-                .expect("an event")
-        };
-        let with = |events: Vec<admission::Event>| {
-            let policy = Policy::default();
-            Definition { schedule: Schedule::new(events, &policy).expect("a schedule"), ..policy.into() }
+            let (begins, ends) = ("2099-12-01T09:00:00Z", "2099-12-02T09:00:00Z");
+            sample::event(
+                serde_json::json!({ "id": id, "prequeue_from": from, "begins": begins, "ends": ends }),
+            )
         };
         let (begun, later) = ("2026-01-01T00:00:00Z", "2099-12-01T08:00:00Z");
-        let log = ChangeLog::new(vec![(zone("A"), with(vec![event("old", begun)]))]);
+        let log = ChangeLog::new(vec![(zone("A"), sample::zone_with(vec![event("old", begun)]))]);
         for next in [
             vec![],
             vec![event("new", later)],
@@ -286,7 +282,7 @@ mod tests {
             vec![event("old", begun)],
             vec![],
         ] {
-            log.lock().compare(vec![(zone("A"), with(next))]);
+            log.lock().compare(vec![(zone("A"), sample::zone_with(next))]);
         }
         let names = |now: &Schedule| -> Vec<String> {
             log.deleted_events("A", now).into_iter().map(|(_, event)| event.id.to_string()).collect()
@@ -297,7 +293,7 @@ mod tests {
             "once each, and not the one that had not begun"
         );
         assert_eq!(
-            names(&with(vec![event("old", begun)]).schedule),
+            names(&sample::zone_with(vec![event("old", begun)]).schedule),
             ["other"],
             "what is there is not deleted"
         );

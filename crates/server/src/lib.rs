@@ -52,6 +52,8 @@ pub mod passes;
 pub mod past_events;
 pub mod problem;
 pub mod remote;
+#[cfg(test)]
+mod sample;
 pub mod secret;
 pub mod serve;
 pub mod servers;

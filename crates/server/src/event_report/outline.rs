@@ -195,10 +195,11 @@ impl Sums {
 
 #[cfg(test)]
 mod tests {
-    use admission::{Moment, Outside, ZoneId};
-
     use super::*;
-    use crate::stats::{Minute, MinuteWaits};
+    use crate::{
+        sample,
+        stats::{Minute, MinuteWaits},
+    };
 
     fn minute(joined: u32, people: u32, waited_ms: u64, longest_ms: u32) -> PastMinute {
         let minute = Minute { joined, entered: 2, evicted: 1, waiting: 5, ..Minute::default() };
@@ -207,21 +208,9 @@ mod tests {
     }
 
     fn event(from: &str, ends: &str) -> Event {
-        let moment = |text| Moment::parse(text).expect("an instant");
-        Event {
-            id: ZoneId::parse("sale").expect("a name"),
-            prequeue_from: moment(from),
-            begins: moment(ends),
-            ends: moment(ends),
-            before: Outside::Usual,
-            after: Outside::Usual,
-            before_page: None,
-            after_page: None,
-            admit_per_minute: None,
-            max_active: None,
-            draw: None,
-            notice: admission::Notice::default(),
-        }
+        sample::event(
+            serde_json::json!({ "id": "sale", "prequeue_from": from, "begins": ends, "ends": ends }),
+        )
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
 };
 
-use admission::{Definition, Event, Moment, ZoneId};
+use admission::{Definition, Event, Stage, ZoneId};
 use gate::definitions;
 
 use crate::{clock::unix_ms, config::Config};
@@ -68,12 +68,11 @@ pub fn describe(config: &Config, zones: &[(ZoneId, Definition)], now_s: u64) -> 
 fn events_of(definition: &Definition, now_s: u64) -> String {
     let (mut out, mut has_next) = (String::new(), false);
     for event in definition.schedule.events() {
-        let second = |moment: &Moment| u64::from(moment.unix_s());
-        let is = match second(&event.begins) {
-            _ if second(&event.ends) <= now_s => "over",
-            begins_s if begins_s <= now_s => "now",
-            _ if has_next => "later",
-            _ => {
+        let is = match event.stage(now_s) {
+            Stage::Over => "over",
+            Stage::Open => "now",
+            Stage::Before | Stage::Prequeue if has_next => "later",
+            Stage::Before | Stage::Prequeue => {
                 has_next = true;
                 "next"
             }
@@ -90,11 +89,11 @@ fn events_of(definition: &Definition, now_s: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use admission::{Policy, Schedule};
-    use gate::definitions::EventJson;
+    use admission::Moment;
     use serde_json::json;
 
     use super::*;
+    use crate::sample;
 
     #[test]
     fn events_are_listed_with_the_next_start_and_the_order() {
@@ -102,7 +101,7 @@ mod tests {
             let at = |minute: u32| format!("2026-12-01T{hour:02}:{minute:02}[Europe/Berlin]");
             let mut json = json!({ "id": id, "prequeue_from": at(0), "begins": at(30), "ends": at(50) });
             json.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-            serde_json::from_value::<EventJson>(json).expect("an event").event().expect("an event")
+            sample::event(json)
         };
         let events = vec![
             event("late", 12, json!({})),
@@ -110,9 +109,7 @@ mod tests {
             event("running", 10, json!({})),
             event("past", 9, json!({})),
         ];
-        let policy = Policy::default();
-        let definition =
-            Definition { schedule: Schedule::new(events, &policy).expect("a schedule"), ..policy.into() };
+        let definition = sample::zone_with(events);
         let now_s = u64::from(Moment::parse("2026-12-01T10:40[Europe/Berlin]").expect("an instant").unix_s());
         let listed = events_of(&definition, now_s);
         let lines: Vec<&str> = listed.lines().map(str::trim).collect();

@@ -157,11 +157,10 @@ impl Lacks {
 
 #[cfg(test)]
 mod tests {
-    use admission::{Policy, Schedule};
-    use gate::definitions::EventJson;
     use serde_json::json;
 
     use super::*;
+    use crate::sample::{self, zone_with};
 
     fn zone(name: &str) -> ZoneId {
         ZoneId::parse(name).expect("a name")
@@ -170,13 +169,8 @@ mod tests {
     /// An event with a pre-queue of two minutes.
     fn event(id: &str, minute: u32) -> Event {
         let at = |minute: u32| format!("2026-12-01T{:02}:{:02}:00Z", 8 + minute / 60, minute % 60);
-        let json = json!({ "id": id, "prequeue_from": at(minute), "begins": at(minute + 2), "ends": at(minute + 3) });
-        serde_json::from_value::<EventJson>(json).expect("an event").event().expect("an event")
-    }
-
-    fn with(events: Vec<Event>) -> Definition {
-        let policy = Policy::default();
-        Definition { schedule: Schedule::new(events, &policy).expect("a schedule"), ..policy.into() }
+        let (begins, ends) = (at(minute + 2), at(minute + 3));
+        sample::event(json!({ "id": id, "prequeue_from": at(minute), "begins": begins, "ends": ends }))
     }
 
     fn server(name: &str, marks: Option<String>) -> Server {
@@ -185,8 +179,8 @@ mod tests {
 
     #[test]
     fn a_server_has_an_event_only_as_it_is_now() {
-        let old = coming(&[(zone("A"), with(vec![event("sale", 5), event("next", 30)]))], 0);
-        let new = coming(&[(zone("A"), with(vec![event("sale", 6), event("next", 30)]))], 0);
+        let old = coming(&[(zone("A"), zone_with(vec![event("sale", 5), event("next", 30)]))], 0);
+        let new = coming(&[(zone("A"), zone_with(vec![event("sale", 6), event("next", 30)]))], 0);
         let servers = [
             server("a", Some(marks(&new))),
             server("b", Some(marks(&old))),
@@ -213,8 +207,11 @@ mod tests {
     #[test]
     fn the_next_events_are_marked_and_not_those_that_are_over() {
         let many = |from: u32| (from..from + 32).map(|n| event(&format!("e{n}"), 3 * n)).collect();
-        let definitions =
-            [(zone("B"), with(many(32))), (zone("A"), with(many(0))), (zone("C"), with(many(64)))];
+        let definitions = [
+            (zone("B"), zone_with(many(32))),
+            (zone("A"), zone_with(many(0))),
+            (zone("C"), zone_with(many(64))),
+        ];
         let next = coming(&definitions, 0);
         assert_eq!((next.len(), marks(&next).len()), (MARKS_MAX, MARKS_MAX * MARK_LEN));
         assert_eq!((next[0].1.id.as_str(), next[63].1.id.as_str()), ("e0", "e63"));
@@ -232,7 +229,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_server_lacks_becomes_trouble_after_a_while_and_ends() {
-        let next = coming(&[(zone("A"), with(vec![event("sale", 5)]))], 0);
+        let next = coming(&[(zone("A"), zone_with(vec![event("sale", 5)]))], 0);
         let (lacks, begun) = (&mut Lacks::default(), Instant::now());
         let [without, has] = [String::new(), marks(&next)].map(|marks| [server("b", Some(marks))]);
         let look = |lacks: &mut Lacks, servers: &[Server], at: Duration| {

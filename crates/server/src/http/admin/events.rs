@@ -3,7 +3,7 @@
 //! Invariants: events are only changed with their zone. A report is made from what the store keeps, whichever server is asked; few are
 //! made at the same time, because one may read a month of minutes.
 
-use admission::{Event, ZoneId};
+use admission::{Event, Stage, ZoneId};
 use axum::extract::{RawQuery, State};
 
 use super::{
@@ -42,7 +42,7 @@ pub(super) async fn list(
     let servers = state.servers.list();
     let ahead = coming(&state.gate.definitions(), unix_ms() / 1_000);
     let events = events.into_iter().map(|(event, deleted_at)| {
-        let is = if deleted_at.is_some() { OVER } else { where_it_is(&event, at) };
+        let is = if deleted_at.is_some() { OVER } else { word_of(event.stage(at)) };
         let armed =
             (is != OVER).then(|| Armed::of(&servers, &zone, &event, is_near(&ahead, &zone, &event)).into());
         EventOfZone { event: (&event).into(), is, deleted_at, armed }
@@ -103,14 +103,13 @@ pub(super) async fn report(
 
 const OVER: &str = "over";
 
-/// Where an event is at `now_s`, in seconds since 1970.
-fn where_it_is(event: &Event, now_s: u64) -> &'static str {
-    let is_ahead = |moment: &admission::Moment| now_s < u64::from(moment.unix_s());
-    match event {
-        Event { prequeue_from, .. } if is_ahead(prequeue_from) => "before",
-        Event { begins, .. } if is_ahead(begins) => "prequeue",
-        Event { ends, .. } if is_ahead(ends) => "open",
-        _ => OVER,
+/// Where an event is, in a word.
+fn word_of(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Before => "before",
+        Stage::Prequeue => "prequeue",
+        Stage::Open => "open",
+        Stage::Over => OVER,
     }
 }
 
@@ -127,17 +126,16 @@ impl AdminState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample;
 
     #[test]
     fn an_event_is_before_in_its_prequeue_open_or_over() {
-        let json = serde_json::json!({
+        let event = sample::event(serde_json::json!({
             "id": "sale", "prequeue_from": "2026-12-01T08:30:00Z", "begins": "2026-12-01T09:00:00Z", "ends": "2026-12-01T12:00:00Z",
-        });
-        let written: gate::definitions::EventJson = serde_json::from_value(json).expect("an event");
-        let event = written.event().expect("an event");
+        }));
         let [from, begins, ends] =
             [&event.prequeue_from, &event.begins, &event.ends].map(|moment| u64::from(moment.unix_s()));
-        let at = [from - 1, from, begins, ends].map(|now_s| where_it_is(&event, now_s));
+        let at = [from - 1, from, begins, ends].map(|now_s| word_of(event.stage(now_s)));
         assert_eq!(at, ["before", "prequeue", "open", "over"]);
     }
 }
