@@ -137,8 +137,8 @@ end
 local function sign_ms() return min(floor(z.idle * 1000 / 6), 2000) end
 local function silence_ms() return z.idle * 2000 end
 
--- Notes that the server called, and returns who did lately: the name, how long ago, and whether it has retired. Servers that
--- were silent for long are forgotten.
+-- Notes that the server called, and returns who did lately: the name, how long ago, and whether it has retired. ANYBODY is among them:
+-- somebody still has to speak, also after another loss. Servers that were silent for long are forgotten.
 local function sign()
   local name, all, called, is_noted = ARGV[6], call('HGETALL', KEYS[8]), {}, false
   local epoch = int(z.epoch)
@@ -149,7 +149,7 @@ local function sign()
       epoch, is_noted = known, silent_ms < sign_ms() and state ~= RETIRED
     elseif silent_ms > max(SERVER_MS, silence_ms()) then
       call('HDEL', KEYS[8], all[i])
-    elseif all[i] ~= ANYBODY then
+    else
       called[#called + 1] = { all[i], silent_ms, state == RETIRED }
     end
   end

@@ -7,7 +7,7 @@
 --       memory: epoch, rev, next, first segment, start, born, floor; 1 if it remembers nothing else; how many
 --       people may be inside, or -1 if it does not know; 1 if it watched the zone until it was lost; how many people had
 --       entered; when the zone opens, by its clock, 0 for none; the draw by which the line was dealt last, the first number that it dealt,
---       and the first one behind, 0 for none; the servers that it knows of, with spaces between; all segments of which it knows tickets, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
+--       and the first one behind, 0 for none; the leaps of the clock, as in the header; the servers that it knows of, with spaces between; all segments of which it knows tickets, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
 --       bytes per record: instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the
 --       policy as in policy.lua; then for each segment passed its live bits, its gone bits, and the bits of those gone who
 --       had entered, each of which may be empty
@@ -16,14 +16,17 @@
 -- Cost  about 60 us per segment, and 1 us for each record of the log and each entry.
 
 local w, log, out, policy_at = {}, nil, nil, nil
+local LEAPS = { 'leaps_from', 'leapt', 'leap', 'leapt_before', 'leap_before' }
 do
   local at = 8 + tonumber(ARGV[7])
   for i, name in ipairs({ 'epoch', 'rev', 'next', 'base', 'start', 'born', 'floor', 'last', 'inside', 'watched', 'entered',
     'opens', 'drawn', 'drawn_from', 'drawn_end' }) do
     w[name] = tonumber(ARGV[at + i - 1])
   end
-  w.servers, w.segments, w.past = ARGV[at + 15], ARGV[at + 16], ARGV[at + 17]
-  log, out, policy_at = ARGV[at + 18], ARGV[at + 19], at + 20
+  for i = 1, #LEAPS do w[LEAPS[i]] = tonumber(ARGV[at + 14 + i]) end
+  at = at + 15 + #LEAPS
+  w.servers, w.segments, w.past = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  log, out, policy_at = ARGV[at + 3], ARGV[at + 4], at + 5
 end
 
 -- The clock of the line that the server remembers.
@@ -39,6 +42,7 @@ else
   -- By the clock of the line that goes on.
   if z.opens > 0 and w.opens > 0 then z.opens = w.opens end
   z.drawn, z.drawn_from, z.drawn_end = w.drawn, w.drawn_from, w.drawn_end
+  for i = 1, #LEAPS do z[LEAPS[i]] = w[LEAPS[i]] end
   begin_epoch(z.now, 0, 0)
   begin_blind()
   blind_since = 0
@@ -48,8 +52,16 @@ local from, fault = begin()
 if fault then return fault end
 -- By how much the line's clock is ahead of the one that the server remembers. Within a line, less than five seconds are the
 -- delay of a call; more if the clock was set while no server knew it.
-local drift = z.now - w_now
-if z.born == w.born and abs(drift) <= 5000 then drift = 0 end
+-- Servers know that clock to some milliseconds. What the first one of a line said counts for all, so that their entries meet.
+local drift, is_first = z.now - w_now, true
+do
+  local first, until_epoch = string.match(call('HGET', KEYS[4], 'drift ' .. int(w.born)) or '', '(%-?%d+) (%d+)')
+  if first and w.epoch < tonumber(until_epoch) and abs(drift - first) <= 5000 then
+    drift, is_first = tonumber(first), false
+  elseif z.born == w.born and abs(drift) <= 5000 then
+    drift, is_first = 0, false
+  end
+end
 
 -- The revision and the next number that the state knew of a past epoch.
 local function find_past(epoch)
@@ -285,28 +297,22 @@ do
   end
 end
 
--- The log, without the presumption. Of two records of one instant, the larger one is newer. What the state has no record of
--- is as old as the server's own clock says.
-local counts, instants, used = {}, {}, 0
+-- Of two records of one instant, the larger one is newer. What the state has no record of is as old as the server's own clock says.
+-- Records that the state has stay at their instants: moved, they would count twice.
+local counts, instants = taken_slots()
+local used = 0
 do
-  local last = z.minute_before
-  for i = z.minute_from, z.records - 1 do
-    local at, total = record(i)
-    local count = total - last
-    last = total
-    if at == z.presumed_at then count = count - z.presumed end
-    if count > 0 then
-      counts[at] = count
-      instants[#instants + 1] = at
-    end
-  end
   for at = 1, taken == 1 and #log or 0, 10 do
     local instant, count = unpack_struct('>I6I4', log, at)
-    local then_at = min(instant + drift, z.now)
-    if then_at >= z.now - MINUTE_MS then
+    local is_known = z.born == w.born and counts[instant]
+    local moved = is_known and instant or instant + drift
+    local then_at = min(moved, z.now)
+    if free_at(then_at, MINUTE_MS) > z.now then
       local had = counts[then_at]
       if not had then instants[#instants + 1] = then_at end
-      counts[then_at] = then_at == instant and max(had or 0, count) or (had or 0) + count
+      -- The first server of a line may remember others than those that the state has at that instant.
+      local is_other = not is_known and is_first or moved > z.now
+      counts[then_at] = is_other and (had or 0) + count or max(had or 0, count)
     end
   end
   for i = 1, #instants do used = used + counts[instants[i]] end
@@ -316,24 +322,14 @@ if have_all_spoken then
 elseif blind_since then
   z.presumed_at, z.presumed = z.now, max(z.n - used, 0)
 elseif z.presumed_at > 0 then
-  z.presumed = z.presumed_at >= z.now - MINUTE_MS and max(min(z.presumed, z.n - used), 0) or 0
+  z.presumed = free_at(z.presumed_at, MINUTE_MS) > z.now and max(min(z.presumed, z.n - used), 0) or 0
 end
 if z.presumed > 0 then
   if not counts[z.presumed_at] then instants[#instants + 1] = z.presumed_at end
   counts[z.presumed_at] = (counts[z.presumed_at] or 0) + z.presumed
 end
 table.sort(instants)
-local lines, total = {}, z.total
-for i = 1, #instants do
-  total = total + counts[instants[i]]
-  lines[i] = pack('>I6I6', instants[i], total)
-end
-call('SET', KEYS[2], table.concat(lines))
-z.first, z.total_first = z.records, z.total
-z.records, z.total = z.first + #lines, total
--- The log also has what a lost state presumed, so it does not say how many entered.
+write_log(counts, instants)
+if is_first then call('HSET', KEYS[4], 'drift ' .. int(w.born), int(drift) .. ' ' .. int(z.epoch)) end
 if taken == 1 then z.entered = max(z.entered, w.entered) end
-z.minute_from, z.minute_before, z.sub_from, z.sub_before = z.first, z.total_first, z.first, z.total_first
-chunk_from, chunk_to = 0, 0
-slide()
 return finish(taken)

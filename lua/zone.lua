@@ -81,6 +81,9 @@ local APART_MS, DAY_MS = 600000, 86400000
 --   opens_at, opens       nobody enters before this instant, in seconds since 1970 and by the zone's clock; 0 for none
 --   draw                  the draw that decides the order; nobody enters before the line was dealt by it; 0 for none
 --   drawn, drawn_from, drawn_end  the draw by which the line was dealt last; the first number that it dealt, and the first one behind
+--   leaps_from, leapt, leap  when the clock leapt first and last, by the zone's clock, and by how much in all; a new count begins after
+--                         a minute
+--   leapt_before, leap_before  the same of the count before
 local FIELDS = {
   'epoch', 'rev', 'now', 'offset', 'next', 'base', 'first', 'total_first', 'records', 'total', 'minute_from', 'minute_before',
   'sub_from', 'sub_before', 'paused', 'seen_all', 'lateness', 'due_base', 'appointed', 'live', 'present', 'joined',
@@ -91,10 +94,11 @@ local FIELDS = {
   'inside', 'ended', 'unseen', 'unseen_until', 'unseen_told', 'inside_from', 'inside_end',
   'opens_at', 'opens',
   'draw', 'drawn', 'drawn_from', 'drawn_end',
+  'leaps_from', 'leapt', 'leap', 'leapt_before', 'leap_before',
 }
--- How many numbers a header has that does not say it, one of a zone without the people inside, one without an opening, and one
--- without a draw.
-local FIRST_FIELDS, PLAIN_FIELDS, INSIDE_FIELDS, OPENING_FIELDS = 36, 48, 55, 57
+-- How many numbers a header has that does not say it, one of a zone without the people inside, one without an opening, one without a
+-- draw, and one without a leap.
+local FIRST_FIELDS, PLAIN_FIELDS, INSIDE_FIELDS, OPENING_FIELDS, DRAW_FIELDS = 36, 48, 55, 57, 61
 
 local z, past = {}, ''
 local segments, by_index = {}, {}
@@ -118,7 +122,8 @@ end
 local function header()
   local values, count = {}, (z.max_active > 0 or z.inside_end > 0) and INSIDE_FIELDS or PLAIN_FIELDS
   if z.opens_at > 0 then count = OPENING_FIELDS end
-  if z.draw > 0 or z.drawn > 0 then count = #FIELDS end
+  if z.draw > 0 or z.drawn > 0 then count = DRAW_FIELDS end
+  if z.leap > 0 and z.now <= z.leapt + MINUTE_MS then count = #FIELDS end
   for i = 1, count do values[i] = z[FIELDS[i]] end
   return pack('>' .. string.rep('i8', count), unpack(values)) .. past .. string.char(count)
 end
@@ -126,6 +131,13 @@ end
 -- Numbers that follow from the policy.
 local function sub_ms() return floor(MINUTE_MS / z.subs) end
 local function sub_cap() return floor((z.n + z.subs - 1) / z.subs) end
+-- When a slot is free again that was taken at `at`, for a window of this length. Perhaps none of the time has passed that the clock leapt
+-- since: the slot stays as old as it was. The log keeps the instants, because servers give them back. Between two slots there are never
+-- two leaps of which both are counted in part: the later count begins when the earlier one has ended.
+local function free_at(at, window)
+  local leapt = min(z.leap, max(z.leapt - at, 0)) + min(z.leap_before, max(z.leapt_before - at, 0))
+  return at + leapt + window + 1
+end
 local function generation_ms() return floor(z.idle * 1000 / 12) end
 local function visit_generation_ms() return floor(z.visit_idle * 375 / 4) end
 -- Whether the order is still to be drawn. Such a zone is held: nobody enters, and there is no front.
@@ -140,7 +152,7 @@ local function is_blind() return z.unseen_told == 0 and z.now < z.unseen_until e
 local function room()
   if z.max_active == 0 then return math.huge end
   if is_blind() then return 0 end
-  local presumed = z.presumed_at > 0 and z.now - z.presumed_at <= MINUTE_MS and z.presumed or 0
+  local presumed = z.presumed_at > 0 and z.now < free_at(z.presumed_at, MINUTE_MS) and z.presumed or 0
   return max(z.max_active - most_inside() - presumed, 0)
 end
 local function front_len() return max(floor((sub_cap() * 3 + 1) / 2), 16) end
@@ -447,10 +459,10 @@ local function total_before(i)
 end
 
 local function slide()
-  local sub_end, minute_end = z.now - sub_ms(), z.now - MINUTE_MS
-  local sub_from = seek(z.sub_from, function(at) return at < sub_end end)
+  local sub = sub_ms()
+  local sub_from = seek(z.sub_from, function(at) return free_at(at, sub) <= z.now end)
   if sub_from ~= z.sub_from then z.sub_before, z.sub_from = total_before(sub_from), sub_from end
-  local minute_from = seek(z.minute_from, function(at) return at < minute_end end)
+  local minute_from = seek(z.minute_from, function(at) return free_at(at, MINUTE_MS) <= z.now end)
   if minute_from ~= z.minute_from then z.minute_before, z.minute_from = total_before(minute_from), minute_from end
 end
 
@@ -508,27 +520,48 @@ local function go_in(s, bit)
   note_inside(s.index, 1 - call('SETBIT', s.in_key, bit, 1))
 end
 
+-- The slots that are taken, without those that are presumed to be: how many at which instants, and the instants in their order.
+local function taken_slots()
+  local counts, instants, last = {}, {}, z.minute_before
+  for i = z.minute_from, z.records - 1 do
+    local at, total = record(i)
+    local count = total - last
+    last = total
+    if at == z.presumed_at then count = count - z.presumed end
+    if count > 0 then
+      counts[at] = count
+      instants[#instants + 1] = at
+    end
+  end
+  return counts, instants
+end
+
+-- Writes a new log. Servers read all of it, because its records have new numbers.
+local function write_log(counts, instants)
+  local lines, total = {}, z.total
+  for i = 1, #instants do
+    total = total + counts[instants[i]]
+    lines[i] = pack('>I6I6', instants[i], total)
+  end
+  call('SET', KEYS[2], table.concat(lines))
+  z.first, z.total_first = z.records, z.total
+  z.records, z.total = z.first + #lines, total
+  z.minute_from, z.minute_before, z.sub_from, z.sub_before = z.first, z.total_first, z.first, z.total_first
+  chunk_from, chunk_to = 0, 0
+  slide()
+end
+
 -- Whatever a lost process may have decided since `since` counts as done: the slots that were free are taken now. While so
 -- many people are present that they cannot all have entered or left since, only the sub-windows' share can be gone. Without
 -- bounds nobody knows for how long decisions went on, so all slots of a minute count.
 local function presume(since)
+  -- The slots of an earlier presumption are presumed anew. Otherwise they would count when all servers have spoken.
+  if z.presumed > 0 then write_log(taken_slots()) end
   local count, blind = is_bounded and free(false) or z.n, z.now - since
   local share = (floor(blind / sub_ms()) + 2) * sub_cap()
   if since > 0 and is_bounded and blind < 2 * near_period() and z.present >= share then count = min(count, share) end
   z.presumed_at, z.presumed = z.now, count
   if count > 0 then take_slots(count) end
-end
-
--- The entries of the minute stay as old as they are: perhaps none of this time has passed. Costs 0.5 us for each record of the minute.
-local function keep_ages(ms)
-  local lines = {}
-  for i = z.minute_from, z.records - 1 do
-    local at, total = record(i)
-    lines[#lines + 1] = pack('>I6I6', at + ms, total)
-  end
-  if #lines > 0 then call('SETRANGE', KEYS[2], (z.minute_from - z.first) * 12, table.concat(lines)) end
-  chunk_from, chunk_to = 0, 0
-  if z.presumed_at > 0 then z.presumed_at = z.presumed_at + ms end
 end
 
 -- Drops records that no window needs any more, at least 1,024 at a time.
@@ -542,10 +575,20 @@ local function trim_log()
   end
 end
 
+-- The clock was at `before`, and leaps.
+local function note_leap(before)
+  if before > z.leaps_from + MINUTE_MS then
+    z.leapt_before, z.leap_before = z.leapt, z.leap
+    z.leaps_from, z.leap = before, 0
+  end
+  z.leapt, z.leap = z.now, z.leap + leap_ms
+end
+
 -- Moves the zone's clock to `now`.
 local function advance(now)
   local before = z.now
   z.now = now
+  if leap_ms > 0 then note_leap(before) end
   slide()
   if now - before > PAUSE_MS and z.live > 0 then
     if now - before > LONG_PAUSE_MS then
@@ -603,13 +646,13 @@ local function slot_ms(j)
   if back >= z.total then
     at = max(at, slot_ms(j - cap) + sub_ms() + 1)
   elseif back >= z.sub_before then
-    at = max(at, entry_ms(back, z.sub_from, sub_seen) + sub_ms() + 1)
+    at = max(at, free_at(entry_ms(back, z.sub_from, sub_seen), sub_ms()))
   end
   back = z.total + j - z.n
   if back >= z.total then
     at = max(at, slot_ms(j - z.n) + MINUTE_MS + 1)
   elseif back >= z.minute_before then
-    at = max(at, entry_ms(back, z.minute_from, minute_seen) + MINUTE_MS + 1)
+    at = max(at, free_at(entry_ms(back, z.minute_from, minute_seen), MINUTE_MS))
   end
   slots[j] = at
   return at
@@ -859,7 +902,6 @@ local function begin(refuses, looks_closely)
   if fault then return nil, redis.error_reply(fault) end
   z.rev = z.rev + 1
   local since = blind_since
-  if leap_ms > 0 then keep_ages(leap_ms) end
   advance(now)
   if since then presume(since) end
   blind_since = nil

@@ -55,10 +55,6 @@ pub(crate) const LEFT: usize = 45;
 /// of the network cuts calls that were decided. Whoever goes on asking is told, so it is no more than holders left in doubt.
 const UNTOLD: usize = 3;
 
-/// How long the rest of the minute may take to be used after a trouble. An election that fails costs Redis twice its node timeout more: then
-/// nobody enters for 19 s instead of 10, and the places that are left take nine seconds.
-const FULL_WITHIN: Duration = Duration::from_secs(45);
-
 /// How many people are in line at the start.
 const CROWD: usize = 180;
 
@@ -591,7 +587,7 @@ impl World {
 
     /// Waits until the minute is used up, and a little longer for entries beyond it. Returns the promises that were broken.
     pub(crate) fn end(self) -> Vec<String> {
-        let deadline = self.runtime.block_on(async { Instant::now() }) + FULL_WITHIN;
+        let deadline = self.runtime.block_on(async { Instant::now() }) + Duration::from_secs(30);
         let Setting { durability, loses_replies, .. } = self.setting;
         let most = if loses_replies || durability == Durability::Replicated { UNTOLD } else { 0 };
         let is_full = || {
@@ -609,7 +605,7 @@ impl World {
         let (figures, errors) = self.stop();
         let mut broken = figures.broken;
         if !full {
-            broken.push(format!("only {} entered within {FULL_WITHIN:?}", figures.entries));
+            broken.push(format!("only {} entered within 30 s", figures.entries));
             broken.push(format!("the stores said {errors:#?}"));
         }
         broken

@@ -350,11 +350,18 @@ impl Auditor {
         }
     }
 
-    /// What is wrong with the state after a script, if anything.
-    pub(crate) fn state_after(&mut self, now: u64, script: &str, fault: Option<String>) {
+    /// What is wrong with the state after a script, if anything, and how many slots it says that people took in its minute: nobody counts
+    /// twice, however often servers give back what they remember.
+    pub(crate) fn state_after(&mut self, now: u64, script: &str, fault: Option<String>, taken: u64) {
         self.judged.states += 1;
         if let Some(fault) = fault {
             self.breaks(Promise::Unsound, format!("at {now}, after {script}: {fault}"));
+        }
+        let all = self.decided.values().map(|decisions| decisions.len() as u64).sum::<u64>();
+        if taken > all {
+            let how =
+                format!("at {now}, after {script}: {taken} slots count as taken, and {all} people entered");
+            self.breaks(Promise::Unsound, how);
         }
     }
 

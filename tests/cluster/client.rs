@@ -199,8 +199,9 @@ impl SimClient {
                 tap(&mut net, now, (self.server, node), script, args, value);
                 if net.is_whole && net.scripts.is_multiple_of(JUDGE_EACH) && OF_A_ZONE.contains(&script.name)
                 {
-                    let fault = sound::fault(net.cluster.data(node), "weir:v1:{ZONE}:");
-                    net.auditor.state_after(now, script.name, fault);
+                    let data = net.cluster.data(node);
+                    let (fault, taken) = (sound::fault(data, PREFIX), sound::taken(data, PREFIX));
+                    net.auditor.state_after(now, script.name, fault, taken);
                 }
                 if net.cluster.lacks_keys(node) {
                     net.auditor.wipe(now);
@@ -333,6 +334,9 @@ impl Client for SimClient {
         result
     }
 }
+
+/// The keys of the zone begin with this.
+const PREFIX: &str = "weir:v1:{ZONE}:";
 
 /// One state in so many is judged: it takes as long as the script itself.
 const JUDGE_EACH: u64 = 5;

@@ -7,6 +7,19 @@ use std::collections::BTreeMap;
 
 use crate::{header, redis::Data};
 
+/// How many slots of the minute people took, as the log says: without those that are only presumed to be taken.
+pub(crate) fn taken(data: &Data, prefix: &str) -> u64 {
+    let numbers = header::numbers(data.text(&format!("{prefix}z")));
+    let number = |name: &str| numbers.get(name).map_or(0, |number| number.cast_unsigned());
+    let count = number("total") - number("minute_before");
+    let passed = usize::try_from(number("minute_from") - number("first")).expect("few");
+    let log = data.text(&format!("{prefix}log")).chunks_exact(12);
+    let in_minute = log.skip(passed);
+    let instant = |record: &[u8]| record[..6].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    let is_presumed = in_minute.map(instant).any(|at| at == number("presumed_at"));
+    count - if is_presumed { number("presumed") } else { 0 }
+}
+
 /// What is not so, if anything.
 pub(crate) fn fault(data: &Data, prefix: &str) -> Option<String> {
     let text = |key: &str| data.text(&format!("{prefix}{key}"));

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::{
     losses::Losses,
-    wire::{self, Counts, Garbled, Header, SEGMENT, SEGMENT_BYTES},
+    wire::{self, Counts, Garbled, Header, Leaps, SEGMENT, SEGMENT_BYTES},
 };
 
 /// The network delay, in milliseconds, that the upper bound of the zone's clock allows for.
@@ -512,6 +512,15 @@ impl Memory {
         }
     }
 
+    /// The log of the last minute, without the slots that are only presumed to be taken: a state that was lost presumes anew.
+    fn log_of_people(&self) -> Vec<(u64, u32)> {
+        let Header { presumed_at, presumed, .. } = self.header;
+        let presumed =
+            |at_ms| if at_ms == presumed_at { u32::try_from(presumed).unwrap_or(u32::MAX) } else { 0 };
+        let people = self.window.log().map(|(at_ms, count)| (at_ms, count.saturating_sub(presumed(at_ms))));
+        people.filter(|(_, count)| *count > 0).collect()
+    }
+
     /// What this memory can restore.
     fn witness(&self, asked: Instant) -> Witness {
         let lost = self.missed.map_or(asked, |missed| missed.min(asked));
@@ -551,10 +560,11 @@ impl Memory {
             past: self.past.clone(),
             servers: self.servers.clone(),
             policy: self.header.policy,
-            log: self.window.log().collect(),
+            log: self.log_of_people(),
             entered: self.header.entered,
             opens_ms: self.header.opens_ms,
             drawn: self.header.drawn,
+            leaps: self.header.leaps,
             entries: self.entries.iter().copied().collect(),
             segments,
         }
@@ -580,12 +590,13 @@ pub(super) struct Witness {
     pub(super) servers: Vec<String>,
     pub(super) policy: Policy,
     pub(super) log: Vec<(u64, u32)>,
-    /// How many people had entered. The log also has slots that were only presumed to be taken.
+    /// How many people had entered.
     pub(super) entered: u64,
     /// When the zone opens, by its clock; 0 if it does not wait for that.
     pub(super) opens_ms: u64,
     /// By which draw the line was dealt last.
     pub(super) drawn: Drawn,
+    pub(super) leaps: Leaps,
     pub(super) entries: Vec<(u64, Entry)>,
     pub(super) segments: BTreeMap<u64, WitnessSegment>,
 }

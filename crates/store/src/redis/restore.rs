@@ -103,6 +103,7 @@ impl<C: Client> Redis<C> {
             args.push(text(u32::from(witness.watched)));
             args.extend([text(witness.entered), text(witness.opens_ms)]);
             args.extend([text(witness.drawn.draw), text(witness.drawn.from), text(witness.drawn.end)]);
+            args.extend(witness.leaps.map(text));
             args.push(witness.servers.join(" ").into());
             args.push(names.clone().into());
             args.push(witness.past.clone());

@@ -46,6 +46,10 @@ pub enum Rule {
     Dealt = 14,
     /// People enter before the line is dealt by its draw.
     Undrawn = 15,
+    /// Each server of a line tells its entries by its own idea of the line's clock.
+    Once = 16,
+    /// What a lost state presumed counts as done.
+    Anew = 17,
 }
 
 impl Rule {
@@ -65,7 +69,7 @@ impl Rule {
             Self::Owed => &[("have_all_spoken = false", "have_all_spoken = true")],
             Self::Clock => &[
                 ("  elseif is_other then\n    now = z.now\n", ""),
-                ("if leap_ms > 0 then keep_ages(leap_ms) end", ""),
+                ("if leap_ms > 0 then note_leap(before) end", ""),
             ],
             Self::Past => &[("if epoch ~= z.epoch and not find_past(epoch) then", "if false then")],
             Self::Unknown => &[("or unknown and not is_lost", "")],
@@ -83,6 +87,8 @@ impl Rule {
                 ("if taken == 1 and w.drawn_end > z.drawn_end then", "if false then"),
             ],
             Self::Undrawn => &[("return z.draw > 0 and z.draw ~= z.drawn end", "return false end")],
+            Self::Once => &[("drift, is_first = tonumber(first), false", "is_first = true")],
+            Self::Anew => &[("  if z.presumed > 0 then write_log(taken_slots()) end\n", "")],
             Self::Kept => &[("  if next(freed) then add_kept(freed, parts) end\n", "")],
         }
     }
@@ -126,7 +132,7 @@ pub(super) fn script(script: &'static Script) -> &'static Script {
 }
 
 /// All rules.
-pub const RULES: [Rule; 15] = [
+pub const RULES: [Rule; 17] = [
     Rule::Revision,
     Rule::Cap,
     Rule::Restore,
@@ -142,6 +148,8 @@ pub const RULES: [Rule; 15] = [
     Rule::Opening,
     Rule::Dealt,
     Rule::Undrawn,
+    Rule::Once,
+    Rule::Anew,
 ];
 
 #[cfg(test)]

@@ -64,6 +64,8 @@ pub(super) struct Header {
     pub(super) start: u64,
     /// How many slots of the last minute are presumed to be taken because the state was lost in it.
     pub(super) presumed: u64,
+    /// At which instant they are in the log.
+    pub(super) presumed_at: u64,
     /// The longest polling period that people may keep to beside the policy's, in milliseconds.
     pub(super) longest_period_ms: u32,
     /// The people inside, where their number is limited.
@@ -72,9 +74,14 @@ pub(super) struct Header {
     pub(super) policy: Policy,
     /// By which draw the line was dealt last.
     pub(super) drawn: Drawn,
+    /// The leaps of the zone's clock.
+    pub(super) leaps: Leaps,
     /// Until when servers or tickets may say what a lost state knew; 0 if none was lost.
     pub(super) recover_until: u64,
 }
+
+/// The leaps of a zone's clock in the last minutes, in the order of FIELDS in `lua/zone.lua`. Only the scripts read them.
+pub(super) type Leaps = [u64; 5];
 
 /// The people inside, as a header has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,11 +98,12 @@ pub(super) struct Inside {
 }
 
 /// How many numbers the header has, in the order of FIELDS in `lua/zone.lua`: of a zone that does not count the people inside, of one
-/// that does, of one with an opening, and of one with a draw.
+/// that does, of one with an opening, of one with a draw, and of one whose clock leapt lately.
 const PLAIN_NUMBERS: usize = 48;
 const INSIDE_NUMBERS: usize = 55;
 const OPENING_NUMBERS: usize = 57;
-const HEADER_NUMBERS: usize = 61;
+const DRAW_NUMBERS: usize = 61;
+const HEADER_NUMBERS: usize = 66;
 
 /// The past epochs behind a header's numbers, as `lua/zone.lua` writes them.
 pub(super) fn past(header: &Bytes) -> Bytes {
@@ -138,7 +146,7 @@ impl Header {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Garbled> {
         let fault = Garbled("the header");
         let count = numbers_of(bytes);
-        if ![PLAIN_NUMBERS, INSIDE_NUMBERS, OPENING_NUMBERS, HEADER_NUMBERS].contains(&count)
+        if ![PLAIN_NUMBERS, INSIDE_NUMBERS, OPENING_NUMBERS, DRAW_NUMBERS, HEADER_NUMBERS].contains(&count)
             || bytes.len() < count * 8
             || bytes.len() % 8 != 1
         {
@@ -195,9 +203,15 @@ impl Header {
             }
             opens_ms = next!();
         }
-        if count == HEADER_NUMBERS {
+        if count >= DRAW_NUMBERS {
             numbers[RULE_FIELDS] = small(next!())?;
             drawn = Drawn { draw: small(next!())?, from: next!(), end: next!() };
+        }
+        let mut leaps = Leaps::default();
+        if count == HEADER_NUMBERS {
+            for number in &mut leaps {
+                *number = next!();
+            }
         }
         let policy = policy::of_rule_numbers(&numbers).ok_or(fault)?;
         Ok(Self {
@@ -226,10 +240,12 @@ impl Header {
             floor,
             start,
             presumed,
+            presumed_at,
             longest_period_ms,
             inside,
             policy,
             drawn,
+            leaps,
             recover_until,
             opens_ms,
             unix_ms: policy.opens_at.unix_ms(opens_ms, now).unwrap_or(now.saturating_add_signed(offset)),
