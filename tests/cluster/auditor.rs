@@ -168,6 +168,8 @@ pub(crate) struct Auditor {
     divided: Vec<(u64, u64)>,
     /// When which server could not tell the store anything.
     silent: Vec<(u64, u64, usize)>,
+    /// When each server read the register last.
+    read_register: BTreeMap<usize, u64>,
     lives: Vec<Life>,
     /// On which side of a division each server is.
     server_sides: Vec<usize>,
@@ -328,6 +330,7 @@ impl Auditor {
             demoted: Vec::new(),
             divided: Vec::new(),
             silent: Vec::new(),
+            read_register: BTreeMap::new(),
             lives: Vec::new(),
             server_sides: plan.server_sides.clone(),
             begun: Vec::new(),

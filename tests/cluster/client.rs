@@ -197,6 +197,9 @@ impl SimClient {
             let served = net.cluster.serve(node, now, script, keys, args);
             if let Served::Ran(Ok(value)) = &served {
                 tap(&mut net, now, (self.server, node), script, args, value);
+                if script.name == "zones" {
+                    net.auditor.reads_register(now, self.server);
+                }
                 if net.is_whole && net.scripts.is_multiple_of(JUDGE_EACH) && OF_A_ZONE.contains(&script.name)
                 {
                     let data = net.cluster.data(node);

@@ -109,19 +109,24 @@ impl Auditor {
         }
     }
 
+    /// A server read the register.
+    pub(crate) fn reads_register(&mut self, now: u64, server: usize) {
+        self.read_register.insert(server, now);
+    }
+
     /// An operator was told that the last change is made. It may be lost all the same, if the store was emptied, a server that remembers
-    /// nothing made the register anew, and one that remembers the earlier register cannot reach the store: it writes that one back later.
+    /// nothing made the register anew, and one that remembers the earlier register has not read it since: it writes that one back later.
     pub(crate) fn changed(&mut self, now: u64) {
         let remembers = |server: usize, wiped: u64| {
             self.lives
                 .iter()
                 .any(|life| life.server == server && life.from + 1_000 < wiped && life.until > wiped)
         };
-        let comes_later = |&(from, until, server): &(u64, u64, usize)| {
-            let missed = |&&wiped: &&u64| from <= wiped + 1_000 && wiped <= now;
-            until > now && self.wiped.iter().filter(missed).any(|&wiped| remembers(server, wiped))
+        let comes_later = |server: &usize| {
+            let read = self.read_register.get(server).copied().unwrap_or(0);
+            self.wiped.iter().any(|&wiped| read <= wiped && wiped <= now && remembers(*server, wiped))
         };
-        if self.silent.iter().any(comes_later) {
+        if (0..self.server_sides.len()).any(|server| comes_later(&server)) {
             self.keep_policy_before();
         }
     }
