@@ -11,13 +11,13 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Departure, FirstTold, Joined, Leaver, PagePolls, Policy, SealKey, Seals, Snapshot,
+    Claim, Decided, Departure, FirstTold, JoinKey, Leaver, PagePolls, Policy, SealKey, Seals, Snapshot,
     Ticket, ZoneId,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 use events::Bus;
 use gate::{Gate, Reply, Token};
-use store::{Kept, Left, Line, Store, StoreError};
+use store::{JoinedOnce, Kept, Left, Line, Store, StoreError};
 use weir_benches::{Counting, LINES, NOW, line, policy};
 
 #[global_allocator]
@@ -48,7 +48,7 @@ impl Line for FixedSnapshot {
         Ok(self.0.clone())
     }
 
-    async fn join(&self, _: u32) -> Result<Joined, StoreError> {
+    async fn join_once(&self, _: Vec<Option<JoinKey>>) -> Result<JoinedOnce, StoreError> {
         pending().await
     }
 

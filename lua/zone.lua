@@ -556,10 +556,12 @@ end
 -- bounds nobody knows for how long decisions went on, so all slots of a minute count.
 local function presume(since)
   -- The slots of an earlier presumption are presumed anew. Otherwise they would count when all servers have spoken.
-  if z.presumed > 0 then write_log(taken_slots()) end
+  local before = z.presumed > 0 and z.now < free_at(z.presumed_at, MINUTE_MS) and z.presumed or 0
+  if before > 0 then write_log(taken_slots()) end
   local count, blind = is_bounded and free(false) or z.n, z.now - since
   local share = (floor(blind / sub_ms()) + 2) * sub_cap()
   if since > 0 and is_bounded and blind < 2 * near_period() and z.present >= share then count = min(count, share) end
+  count = max(count, min(before, free(false)))
   z.presumed_at, z.presumed = z.now, count
   if count > 0 then take_slots(count) end
 end

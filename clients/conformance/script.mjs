@@ -17,6 +17,9 @@ export class Script {
   ended = () => {};
   #steps;
   #repliedAtMs = null;
+  /// The key of the place that the client is taking, and the keys of places that it had or gave up.
+  #key = null;
+  #usedKeys = new Set();
 
   constructor({ steps }) {
     this.#steps = [...steps];
@@ -31,6 +34,7 @@ export class Script {
   action() {
     const [step] = this.#steps;
     if (!step || step.call) return null;
+    if (step.user) this.#endKey();
     return this.#steps.shift();
   }
 
@@ -47,12 +51,28 @@ export class Script {
     const wanted = step.call === "wait" ? undefined : step.token;
     const isRight = body?.token === wanted || (step.call !== "wait" && !step.token);
     if (!isRight) this.faults.push(`${call} came with the token ${body?.token}, not ${wanted}`);
+    if (call === "wait") this.#judgeKey(body?.idempotencyKey);
+    // Who asks for a place has taken it, and whoever leaves takes it no more.
+    if (call !== "wait" || step.user) this.#endKey();
     const [least, most] = step.after_ms ?? [0, Infinity];
     const after = this.#repliedAtMs === null ? 0 : atMs - this.#repliedAtMs;
     // Clocks of two processes, and timers, are a few milliseconds apart.
     if (after < least - (isExact ? 0.001 : 15)) this.faults.push(`${call} came ${after} ms after the last reply, before ${least}`);
     if (isExact && after > most + 0.001) this.faults.push(`${call} came ${after} ms after the last reply, after ${most}`);
     return step;
+  }
+
+  /// A `wait` is repeated with its key until its place is known, and no key is used for two places.
+  #judgeKey(key) {
+    if (!/^[A-Za-z0-9_-]{22,64}$/.test(key ?? "")) this.faults.push(`wait came with the key ${key}`);
+    if (this.#usedKeys.has(key)) this.faults.push(`wait came with the key ${key} of an earlier place`);
+    if (this.#key !== null && key !== this.#key) this.faults.push(`wait was repeated with the key ${key}, not ${this.#key}`);
+    this.#key = key ?? null;
+  }
+
+  #endKey() {
+    if (this.#key !== null) this.#usedKeys.add(this.#key);
+    this.#key = null;
   }
 
   /// The reply to the last call was sent at this time.

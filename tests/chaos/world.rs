@@ -17,14 +17,14 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Definition, Departure, Joined, Leaver, Mode, PagePolls, Policy, SealKey, Sealer, Seals,
+    Claim, Decided, Definition, Departure, JoinKey, Leaver, Mode, PagePolls, Policy, SealKey, Sealer, Seals,
     Snapshot, Verdict, ZoneId,
 };
 use bytes::Bytes;
 use events::Bus;
 use gate::{Gate, Refusal, Reply, Token};
 use store::{
-    Kept, Left, Line, Store, StoreError,
+    JoinedOnce, Kept, Left, Line, Store, StoreError,
     redis::{
         Durability, Redis, RedisLine,
         address::{Address, Library, Settings},
@@ -224,9 +224,10 @@ impl Line for WatchedLine {
         self.line.put(policy).await
     }
 
-    async fn join(&self, count: u32) -> Result<Joined, StoreError> {
+    async fn join_once(&self, keys: Vec<Option<JoinKey>>) -> Result<JoinedOnce, StoreError> {
         let asked_ms = self.scene.now_ms();
-        let joined = self.heard(self.line.join(count).await)?;
+        let once = self.heard(self.line.join_once(keys).await)?;
+        let joined = &once.joined;
         if self.is_watched {
             let mut auditor = self.scene.audit();
             let heard_ms = self.scene.now_ms();
@@ -239,7 +240,7 @@ impl Line for WatchedLine {
                 }
             }
         }
-        Ok(joined)
+        Ok(once)
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided, StoreError> {

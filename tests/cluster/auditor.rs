@@ -12,6 +12,7 @@ mod tickets;
 use std::{collections::BTreeMap, sync::Arc};
 
 use admission::{Departure, Lots};
+use bytes::Bytes;
 use gate::{PassClaims, Refusal, Reply};
 
 pub(crate) use self::tickets::Exchange;
@@ -56,6 +57,8 @@ pub(crate) enum Promise {
     SealRefused,
     /// A ticket was exchanged for a visit after its visit had ended, or for one that begins anew.
     VisitAgain,
+    /// Whoever repeated a join with its key got another place.
+    TwoPlaces,
     /// Two servers read tickets by two draws of one event.
     DrawnTwice,
     /// A ticket got a number that the draw gave to another one, or to nobody.
@@ -168,6 +171,8 @@ pub(crate) struct Auditor {
     divided: Vec<(u64, u64)>,
     /// When which server could not tell the store anything.
     silent: Vec<(u64, u64, usize)>,
+    /// The keys of joins: when the last new ticket was given out for one, and the ticket that a repeated join got.
+    keys: BTreeMap<Bytes, (u64, Option<Ticket>)>,
     /// When each server read the register last.
     read_register: BTreeMap<usize, u64>,
     lives: Vec<Life>,
@@ -216,6 +221,8 @@ judged! {
     openings = "openings";
     /// Tickets that were tried again after their holders had left.
     replays = "tickets tried after leaving";
+    /// Joins that were repeated with their key, and found the place.
+    repeated_joins = "joins repeated with their key";
     /// States of the zone in Redis, each after a script, in runs in which no key vanishes.
     states = "states in Redis";
     /// Tickets that a server refused because none of its keys had sealed them.
@@ -248,6 +255,9 @@ pub(crate) struct Figures {
     pub(crate) calls: u64,
     pub(crate) judged: Judged,
 }
+
+/// How long a store remembers the key of a join at least.
+const KEY_MS: u64 = 119_000;
 
 /// How long after a fault a cluster may need: node timeout, election, the way back of a node, and the hold.
 const RECOVERY_MS: u64 = 30_000;
@@ -330,6 +340,7 @@ impl Auditor {
             demoted: Vec::new(),
             divided: Vec::new(),
             silent: Vec::new(),
+            keys: BTreeMap::new(),
             read_register: BTreeMap::new(),
             lives: Vec::new(),
             server_sides: plan.server_sides.clone(),
@@ -365,6 +376,33 @@ impl Auditor {
             let how =
                 format!("at {now}, after {script}: {taken} slots count as taken, and {all} people entered");
             self.breaks(Promise::Unsound, how);
+        }
+    }
+
+    /// Somebody joins with this key, and gets the ticket that it has; nothing if the store gives out a new one.
+    pub(crate) fn joins_with(&mut self, now: u64, key: &Bytes, earlier: Option<Ticket>) {
+        let before = self.keys.get(key).copied();
+        match earlier {
+            Some(ticket) => {
+                self.judged.repeated_joins += 1;
+                if before.is_some_and(|(_, of)| of.is_some_and(|of| of != ticket)) {
+                    self.breaks(
+                        Promise::TwoPlaces,
+                        format!("at {now}, a key has {ticket:?} after {before:?}"),
+                    );
+                }
+                let at = before.map_or(now, |(at, _)| at);
+                self.keys.insert(key.clone(), (at, Some(ticket)));
+            }
+            None => {
+                if let Some((at, _)) = before
+                    && now < at + KEY_MS
+                    && !self.is_disturbed(at.saturating_sub(RECOVERY_MS), now)
+                {
+                    self.breaks(Promise::TwoPlaces, format!("at {now}, a key of {at} ms gets a new ticket"));
+                }
+                self.keys.insert(key.clone(), (now, None));
+            }
         }
     }
 
@@ -409,14 +447,17 @@ impl Auditor {
         if let Some(life) = self.lives.iter_mut().rev().find(|life| life.server == server) {
             life.until = now;
         }
-        // If nobody else was told of an operator's last change, it may be lost with the primary: also if both were divided from the others
+        // If nobody else has read of an operator's last change, it may be lost with the primary: also if both were divided from the others
         // since then.
         let since = self.policies.last().map_or(0, |&(since, ..)| since);
         let is_apart = self.divided.iter().any(|&(from, until)| from <= since + 1_000 && until >= now);
         let sides = &self.server_sides;
         let hears = |life: &Life| !is_apart || sides[life.server] == sides[server];
-        let knows = |life: &Life| life.until == u64::MAX && life.from + 1_000 < now && hears(life);
-        if !self.lives.iter().any(knows) && (now < since + 5_000 || is_apart) {
+        let has_read = |life: &Life| {
+            self.read_register.get(&life.server).is_some_and(|&read| read >= since.max(life.from))
+        };
+        let knows = |life: &Life| life.until == u64::MAX && has_read(life) && hears(life);
+        if !self.lives.iter().any(knows) {
             self.keep_policy_before();
         }
     }

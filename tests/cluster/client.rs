@@ -196,7 +196,10 @@ impl SimClient {
             net.scripts += 1;
             let served = net.cluster.serve(node, now, script, keys, args);
             if let Served::Ran(Ok(value)) = &served {
-                tap(&mut net, now, (self.server, node), script, args, value);
+                let segments = args.get(6).map_or(0, |count| text_number(count));
+                let more = FIXED_KEYS + usize::try_from(segments).expect("few") * KEYS_OF_SEGMENT;
+                let own_keys = keys.get(more..).unwrap_or_default();
+                tap(&mut net, now, (self.server, node), script, (own_keys, args), value);
                 if script.name == "zones" {
                     net.auditor.reads_register(now, self.server);
                 }
@@ -351,6 +354,14 @@ const OF_A_ZONE: [&str; 11] =
 /// Where the header has the first epoch of the line.
 const BORN: usize = 37;
 
+/// How many keys a script has before those of segments, and how many a segment has; see `lua/zone.lua`.
+const FIXED_KEYS: usize = 8;
+const KEYS_OF_SEGMENT: usize = 9;
+
+fn text_number(text: &[u8]) -> u64 {
+    String::from_utf8_lossy(text).parse().unwrap_or(0)
+}
+
 /// Where it has the draw that decides the order, and the one by which the line was dealt last.
 const DRAW: usize = 57;
 
@@ -360,7 +371,7 @@ fn tap(
     now: u64,
     (server, node): (usize, usize),
     script: &Script,
-    args: &[Bytes],
+    (keys, args): (&[Bytes], &[Bytes]),
     value: &Value,
 ) {
     // The other scripts are of no zone's state, and return no header.
@@ -373,7 +384,7 @@ fn tap(
         Some(Value::Int(number)) => number.to_string().into(),
         _ => Bytes::new(),
     };
-    let number = |i: usize| String::from_utf8_lossy(&bytes(i)).parse::<u64>().unwrap_or(0);
+    let number = |i: usize| text_number(&bytes(i));
     let header = bytes(0);
     let field = |i: usize| {
         header
@@ -425,6 +436,11 @@ fn tap(
             let (first, count, unix_s) = (number(3), number(4), number(5));
             for seq in first..first + count {
                 entered(epoch, seq, (now_ms, unix_s), true);
+            }
+            let long = |bytes: &[u8]| bytes.iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
+            for (key, ticket) in keys.iter().zip(bytes(9).chunks_exact(16)) {
+                let earlier = (u32::try_from(long(&ticket[..4])).unwrap_or(0), long(&ticket[4..10]));
+                net.auditor.joins_with(now, key, (earlier.0 > 0).then_some(earlier));
             }
         }
         "enter" => {

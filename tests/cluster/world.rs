@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Claim, Definition, Leaver, Mode, Policy, Proof, Visit, VisitState, ZoneId};
+use admission::{Claim, Definition, JoinKey, Leaver, Mode, Policy, Proof, Visit, VisitState, ZoneId};
 use events::Bus;
 use gate::{
     Gate, Refusal, Reply, Token, Trips, Watcher,
@@ -165,6 +165,19 @@ async fn pace(gate: Weak<Gate<Cells<Redis<SimClient>>>>, plan: Plan, server: usi
         let cpu_s = f64::from(calls) * plan.cost_s(server, now);
         gate.pace().turn(Load { elapsed_s: 0.25, cpu_s, ..Load::default() });
     }
+}
+
+/// What a user shows to a server.
+enum Shows {
+    Token(Token),
+    /// A newcomer, perhaps with a key for the place.
+    Key(Option<JoinKey>),
+}
+
+/// The key of a user's place after so many others. Three of four users make none.
+fn key_of(user: &User, places: u64) -> Option<JoinKey> {
+    let number = u128::from(user.seed) << 64 | u128::from(places);
+    ((user.seed >> 8) % 4 == 1).then(|| JoinKey(number.to_be_bytes()))
 }
 
 impl World {
@@ -319,16 +332,16 @@ impl World {
         self.seals.open(token).map(|(key, ticket)| (key, lock(&self.net).given_out(ticket)))
     }
 
-    /// One call of a user: a join without a token. `None` if no answer came.
+    /// One call of a user. `None` if no answer came.
     async fn call(
         &self,
         number: usize,
         user: &User,
-        token: Option<Token>,
+        shows: Shows,
         random: &mut Random,
     ) -> Option<Result<Reply, Refusal>> {
         let server = self.reach(user.side, random)?;
-        self.ask(&server, (number, false), token, random).await
+        self.ask(&server, (number, false), shows, random).await
     }
 
     /// One call at a server, by the user who has this number or by a copy of that user's ticket.
@@ -336,7 +349,7 @@ impl World {
         &self,
         server: &Server,
         (number, by_copy): (usize, bool),
-        token: Option<Token>,
+        shows: Shows,
         random: &mut Random,
     ) -> Option<Result<Reply, Refusal>> {
         let asked = self.now();
@@ -348,9 +361,12 @@ impl World {
         sleep(Duration::from_millis(out)).await;
         let answer = async {
             server.client.runs().await;
-            let answer = match &token {
-                None => server.gate.join(self.zone.as_str()).await,
-                Some(token) => server.gate.poll(self.zone.as_str(), token).await,
+            let answer = match &shows {
+                Shows::Key(key) => match server.gate.newcomer(self.zone.as_str()).await {
+                    Ok(newcomer) => newcomer.join(*key, &mut Trips::unwatched()).await,
+                    Err(refusal) => Err(refusal),
+                },
+                Shows::Token(token) => server.gate.poll(self.zone.as_str(), token).await,
             };
             server.client.runs().await;
             answer
@@ -361,7 +377,10 @@ impl World {
         if random.below(100) == 0 {
             return None;
         }
-        let shown = token.as_ref().and_then(|token| self.open(token));
+        let (is_join, shown) = match &shows {
+            Shows::Key(_) => (true, None),
+            Shows::Token(token) => (false, self.open(token)),
+        };
         let told = match &answer {
             Ok(Reply::Waiting { token, .. } | Reply::Entered { token, .. }) => self.open(token),
             Err(_) => None,
@@ -369,7 +388,7 @@ impl World {
         if let Ok(Reply::Entered { pass, .. }) = &mut answer {
             (pass.epoch, pass.seq) = lock(&self.net).given_out((pass.epoch, pass.seq));
         }
-        let ticket = if token.is_some() { shown } else { told }.map(|(_, ticket)| ticket);
+        let ticket = if is_join { told } else { shown }.map(|(_, ticket)| ticket);
         let now = self.now();
         let at = (server.client.server, server.client.number);
         let call = Call {
@@ -380,7 +399,7 @@ impl World {
             ticket,
             key: shown.map(|(key, _)| key),
             sealed: told.map(|(key, _)| key),
-            is_join: token.is_none(),
+            is_join,
             by_copy,
         };
         self.audit(|auditor| auditor.answered(&call, &answer));
@@ -411,6 +430,8 @@ impl World {
         let mut random = Random::of(user.seed);
         sleep(Duration::from_millis(user.joins_ms)).await;
         let mut token: Option<Token> = None;
+        // How many places the user has given up for another one.
+        let mut places = 0;
         let mut joined = self.now();
         let mut stays = None;
         // Every token of the place, for those who copy them.
@@ -447,7 +468,8 @@ impl World {
                 sleep(Duration::from_millis(1_000)).await;
                 continue;
             }
-            let pause_ms = match self.call(number, &user, token, &mut random).await {
+            let shows = token.map_or_else(|| Shows::Key(key_of(&user, places)), Shows::Token);
+            let pause_ms = match self.call(number, &user, shows, &mut random).await {
                 Some(Ok(Reply::Waiting { token: newer, polling_period_ms, .. })) => {
                     if token.is_none() {
                         joined = self.now();
@@ -478,7 +500,7 @@ impl World {
                 // and so another server.
                 Some(Err(Refusal::BadToken)) => {
                     if random.below(2) == 0 {
-                        token = None;
+                        (token, places) = (None, places + 1);
                     }
                     RETRY_MS
                 }
@@ -505,7 +527,7 @@ impl World {
         self.audit(|auditor| auditor.gave_up(now, ticket, &answer));
         for _ in 0..2 {
             sleep(Duration::from_millis(3_500 + random.bits() % 10_000)).await;
-            self.call(number, user, Some(token), random).await;
+            self.call(number, user, Shows::Token(token), random).await;
         }
     }
 

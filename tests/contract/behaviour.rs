@@ -5,11 +5,11 @@
 use std::{ops::Range, sync::Arc, time::Duration};
 
 use admission::{
-    Claim, Dealt, Decided, Definition, Departure, Entry, Joined, Leaver, Lots, Mode, PAGE_TICKETS,
-    PAGE_WORDS, PagePolls, Policy, Position, Proof, Schedule, Snapshot, Verdict, ZoneId,
+    Claim, Dealt, Decided, Definition, Departure, Entry, JoinKey, Joined, Leaver, Lots, Mode, PAGE_TICKETS,
+    PAGE_WORDS, PagePolls, Policy, Position, Proof, Schedule, Snapshot, Ticket, Verdict, ZoneId,
 };
 use store::{
-    Defined, Expected, Line as _, Store, StoreError,
+    Defined, Expected, JoinedOnce, Line as _, Store, StoreError,
     minutes::{KeptMinute, OfferedMinute, PART_LEN_MAX, PARTS_MAX},
 };
 
@@ -106,6 +106,45 @@ pub(crate) async fn minutes_slots_are_given_at_once_and_the_next_one_waits(
 
     let tally = store.line(zone).beat(Vec::new(), 0).await.expect("beats").tally;
     assert_eq!((tally.waiting, tally.present, tally.joined, tally.entered), (4, 4, 604, 600));
+}
+
+/// Whoever repeats a join with a key has the place of the first one, and the others of a batch have theirs in order.
+pub(crate) async fn a_join_is_repeated_with_its_key(backend: &impl Backend, zone: &ZoneId) {
+    let key = |number: u8| Some(JoinKey([number; 16]));
+    let store = backend.open().await;
+    store.line(zone).put(with(Mode::Hold)).await.expect("put");
+    let join = async |keys: &[Option<JoinKey>]| {
+        let JoinedOnce { earlier, joined } = store.line(zone).join_once(keys.to_vec()).await.expect("joins");
+        let mut new = (joined.first..).zip(&joined.verdicts);
+        let seqs: Vec<u64> = earlier
+            .iter()
+            .map(|ticket| ticket.map_or_else(|| new.next().expect("one for each").0, |ticket| ticket.seq))
+            .collect();
+        assert!(new.next().is_none(), "{joined:?}");
+        let is_of_line = |ticket: &Ticket| ticket.epoch == joined.epoch && ticket.issued_ms <= joined.at_ms;
+        assert!(earlier.iter().flatten().all(is_of_line), "{earlier:?}");
+        assert_eq!(ranks(&joined.verdicts), seqs_after(&earlier, joined.first), "their ranks");
+        (seqs, joined.verdicts.len())
+    };
+    assert_eq!(join(&[None, key(1), None, key(2)]).await, (vec![0, 1, 2, 3], 4));
+    assert_eq!(join(&[key(1)]).await, (vec![1], 0));
+    assert_eq!(join(&[None, key(2), key(3), key(1), None]).await, (vec![4, 3, 5, 1, 6], 3));
+    // Two calls that come together.
+    assert_eq!(join(&[key(4), None, key(4), key(3), key(5)]).await, (vec![7, 8, 7, 5, 9], 3));
+    assert_eq!(join(&[key(5), key(4), key(4)]).await, (vec![9, 7, 7], 0));
+    let tally = store.line(zone).beat(Vec::new(), 0).await.expect("beats").tally;
+    assert_eq!((tally.joined, tally.waiting), (10, 10));
+    // Another zone knows nothing of these keys.
+    let other = ZoneId::parse(&format!("{zone}-2")).expect("a name");
+    store.line(&other).put(with(Mode::Hold)).await.expect("put");
+    let joined = store.line(&other).join_once(vec![key(1)]).await.expect("joins");
+    assert_eq!((joined.earlier, joined.joined.first), (vec![None], 0));
+}
+
+/// The ranks of the new tickets in a line where nobody has left: the first number is the people ahead.
+fn seqs_after(earlier: &[Option<Ticket>], first: u64) -> Vec<u64> {
+    let new = earlier.iter().filter(|ticket| ticket.is_none());
+    new.zip(first + 1..).map(|(_, rank)| rank).collect()
 }
 
 /// Nobody enters before the instant, not even a newcomer without anybody ahead. The front is told the instant, and enters from then on.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use admission::{Claim, Departure, Joined, Leaver, Mode, PagePolls, Policy, Proof, Verdict, ZoneId};
+use admission::{Claim, Departure, JoinKey, Joined, Leaver, Mode, PagePolls, Policy, Proof, Verdict, ZoneId};
 use store::{
     Kept, Line as _, Store as _, StoreError,
     redis::{Durability, Redis, address::Settings},
@@ -17,6 +17,33 @@ use crate::{
 
 /// The register's key; see `lua/zones.lua`.
 const REGISTER: &str = "weir:v1:{zones}";
+
+/// Also where the value of a key is none that a script has written.
+pub(crate) async fn a_join_is_repeated_at_another_server(backend: &InRedis, zone: &ZoneId) {
+    let (a, b) = (backend.open().await, backend.open().await);
+    let epoch = a.line(zone).put(with(Mode::Hold)).await.expect("put").epoch;
+    b.line(zone).open(policy()).await.expect("opened");
+    let key = || vec![Some(JoinKey([7; 16]))];
+    assert_eq!(a.line(zone).join_once(key()).await.expect("joins").earlier, [None]);
+    let again = b.line(zone).join_once(key()).await.expect("joins");
+    assert_eq!(again.earlier[0].map(|ticket| (ticket.epoch, ticket.seq)), Some((epoch, 0)));
+    let name = format!("weir:v1:{{{zone}}}:key:{}", "\u{7}".repeat(16));
+    let holder = backend.servers.holder(&format!("{{{zone}}}"));
+    let command = |words: &[&str]| backend.servers.command(holder, words);
+    let left_ms = command(&["PTTL", &name]).int();
+    assert!((1..=120_000).contains(&left_ms), "{left_ms}");
+    command(&["SET", &name, "spoilt"]);
+    let spoilt = b.line(zone).join_once(key()).await.expect("joins");
+    assert_eq!((spoilt.earlier, spoilt.joined.first), (vec![None], 1));
+    command(&["DEL", &name]);
+    command(&["SADD", &name, "another type"]);
+    let other_type = a.line(zone).join_once(key()).await.expect("joins");
+    assert_eq!((other_type.earlier, other_type.joined.first), (vec![None], 2));
+    assert_eq!(
+        b.line(zone).join_once(key()).await.expect("joins").earlier[0].map(|ticket| ticket.seq),
+        Some(2)
+    );
+}
 
 pub(crate) async fn two_servers_have_one_line(backend: &InRedis, zone: &ZoneId) {
     const BATCH: u32 = 15;

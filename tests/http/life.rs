@@ -5,6 +5,7 @@ use std::{
     fs::{self, Permissions},
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    thread,
     time::Duration,
 };
 
@@ -103,6 +104,53 @@ pub(crate) fn entry_is_idempotent() {
     let others: Vec<_> =
         (0..3).map(|_| Answer::of(&restarted.post("/traffic/wait", &body("Z", None))).can_enter).collect();
     assert_eq!(others, [true, true, false], "one slot used, two left, and no more in {DEADLINE:?}");
+}
+
+/// A `wait` whose reply was lost is sent again with its key: while its user waits, after the entry, at once by several devices, after
+/// the user left, and in another zone.
+pub(crate) fn wait_is_idempotent_with_a_key() {
+    let config = zone("Z", 2, "") + &zone("OTHER", 2, "");
+    let weir = Setup::new(&config).start();
+    let key = |number: u32| format!("0123456789abcdef-{number:06}");
+    let wait = |zone: &str, key: &str| {
+        let body = format!(r#"{{"zoneId":"{zone}","idempotencyKey":"{key}"}}"#);
+        weir.post("/traffic/wait", &body)
+    };
+    let first = Answer::of(&wait("Z", &key(1)));
+    let again = Answer::of(&wait("Z", &key(1)));
+    assert_eq!(jti(again.pass()), jti(first.pass()), "one slot is used");
+    assert!(Answer::of(&wait("Z", &key(2))).can_enter, "the second slot is there");
+    assert_eq!(Answer::of(&wait("Z", &key(3))).waiting().rank, 1);
+    let (weir_ref, fourth) = (&weir, key(4));
+    let ranks: BTreeSet<u64> = thread::scope(|scope| {
+        let body = format!(r#"{{"zoneId":"Z","idempotencyKey":"{fourth}"}}"#);
+        let calls: Vec<_> = (0..8)
+            .map(|_| {
+                let body = body.clone();
+                scope.spawn(move || Answer::of(&weir_ref.post("/traffic/wait", &body)).waiting().rank)
+            })
+            .collect();
+        calls.into_iter().map(|call| call.join().expect("an answer")).collect()
+    });
+    assert_eq!(ranks, BTreeSet::from([2]), "eight calls, one place");
+    assert_eq!(Answer::of(&weir.post("/traffic/wait", &body("Z", None))).waiting().rank, 3);
+    assert!(Answer::of(&wait("OTHER", &key(4))).can_enter, "another zone has another line");
+
+    // A token counts, and the key beside it does not.
+    let token = Answer::of(&wait("Z", &key(3))).token;
+    let both = format!(r#"{{"zoneId":"Z","token":"{token}","idempotencyKey":"{}"}}"#, key(9));
+    assert_eq!(Answer::of(&weir.post("/traffic/wait", &both)).waiting().rank, 1);
+
+    // Whoever left has no place, by this key either. Another key takes a new one.
+    assert_eq!(weir.post("/traffic/leave", &body("Z", Some(&token))).status, 204);
+    let gone = wait("Z", &key(3));
+    assert_eq!((gone.status, gone.problem().as_str()), (410, "gone"));
+    assert_eq!(Answer::of(&wait("Z", &key(5))).waiting().rank, 3);
+
+    for wrong in ["short", "0123456789abcdef 000001", &"a".repeat(65)] {
+        let refused = wait("Z", wrong);
+        assert_eq!((refused.status, refused.problem().as_str()), (400, "wrong_type"), "{wrong}");
+    }
 }
 
 /// A restored journal gives passes out twice, and nothing shows it. A data directory that is restored without its journal begins

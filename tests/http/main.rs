@@ -206,6 +206,7 @@ fn together() -> Vec<Trial> {
         origins::a_foreign_page_takes_and_leaves_no_place,
         life::token_in_wait_resumes,
         life::entry_is_idempotent,
+        life::wait_is_idempotent_with_a_key,
         life::a_backup_is_safe_without_its_journal,
         line::told_wait_knows_the_windows,
         edge::slow_head_is_let_go,

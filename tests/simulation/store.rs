@@ -11,12 +11,13 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Delta, Departure, Entry, Header, Joined, Leaver, Now, PagePolls, Policy, Snapshot,
+    Claim, Decided, Delta, Departure, Entry, Header, JoinKey, Leaver, Now, PagePolls, Policy, Snapshot,
     Verdict, ZoneId,
     sabotage::{Rule, on},
 };
 use store::{
-    Batch, Engine, Journal, JournalError, Kept, Left, Line, Loaded, MemoryJournal, Store, StoreError,
+    Batch, Engine, JoinedOnce, Journal, JournalError, Kept, Left, Line, Loaded, MemoryJournal, Store,
+    StoreError,
 };
 use tokio::time::Instant;
 
@@ -251,9 +252,10 @@ impl Line for SimLine {
         self.decide(|engine, zone, now| engine.put_zone(zone, policy, 77, now)).await
     }
 
-    async fn join(&self, count: u32) -> Result<Joined, StoreError> {
-        let decision = |engine: &mut Engine<Disk>, now| engine.join(&self.zone, count, now);
-        let tickets = |joined: &Joined| tickets(&joined.verdicts, joined.first.., true);
+    async fn join_once(&self, keys: Vec<Option<JoinKey>>) -> Result<JoinedOnce, StoreError> {
+        let decision = |engine: &mut Engine<Disk>, now| engine.join_once(&self.zone, &keys, now);
+        let tickets =
+            |JoinedOnce { joined, .. }: &JoinedOnce| tickets(&joined.verdicts, joined.first.., true);
         self.store.decide(&self.zone, decision, tickets).await
     }
 

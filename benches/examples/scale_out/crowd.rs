@@ -10,10 +10,10 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Departure, Joined, Leaver, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Snapshot, ZoneId,
+    Claim, Decided, Departure, JoinKey, Leaver, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Snapshot, ZoneId,
 };
 use store::{
-    Kept, Left, Line, Store, StoreError,
+    JoinedOnce, Kept, Left, Line, Store, StoreError,
     redis::{Redis, RedisLine},
 };
 use tokio::time::Instant;
@@ -137,8 +137,8 @@ impl Line for CrowdLine {
         self.line.put(policy).await
     }
 
-    async fn join(&self, count: u32) -> Result<Joined, StoreError> {
-        self.line.join(count).await
+    async fn join_once(&self, keys: Vec<Option<JoinKey>>) -> Result<JoinedOnce, StoreError> {
+        self.line.join_once(keys).await
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided, StoreError> {

@@ -1,5 +1,6 @@
 // The platform of a browser. Each part may be absent, and each may throw: where cookies are blocked, or in a sandboxed frame.
 
+import { randomKey } from "./key.js";
 import type { Platform, Storage } from "./platform.js";
 import { tabsOf, type TabsParts } from "./tabs.js";
 
@@ -43,6 +44,7 @@ export function browser(): Platform {
     steadyMs: () => performance.now(),
     deviceMs,
     random: Math.random,
+    key: randomKey,
     timer,
     storage,
     tabs,

@@ -25,6 +25,12 @@ const REOPEN_MS = 1_000;
  */
 const OLD_MS = 3_600_000;
 
+/** The key of a place that is being taken is stored under the place's name and this. */
+const KEY = " key";
+
+/** For how long a later start uses that key again. The server remembers keys for two minutes. */
+const KEY_MS = 100_000;
+
 /** The expected wait from now, in seconds. The real wait is within the range in nine of ten cases. */
 export interface Eta {
   readonly low: number;
@@ -133,6 +139,8 @@ export class Place {
   #kept: Kept | null = null;
   /** The text in the storage that `#kept` was read from or written as. */
   #stored: string | null = null;
+  /** The key of the place that is being taken. It is in the storage, too: the reply may be lost with the page. */
+  #joinKey: string | null = null;
   /** When the wait in `#kept` was told, by the steady clock. */
   #toldAt = 0;
   /** Whether the place in the storage is from long ago, by the device's clock. */
@@ -273,19 +281,37 @@ export class Place {
 
   async #ask(run: Run, call: "wait" | "entry"): Promise<Answer> {
     const token = this.#kept?.token;
+    const key = call === "wait" ? await this.#keyOfJoin() : null;
     // Whoever ends a first `wait` loses its reply, and with it a place. So it goes on, and `#take` keeps or gives up what it brings.
     const life = call === "wait" ? null : run.signal;
-    return this.#post(call, token, life, async (reply) => {
+    return this.#post(call, { token, ...(key && { idempotencyKey: key }) }, life, async (reply) => {
       if (!reply.ok) throw await problemOfReply(reply);
       return answerOf(await jsonOf(reply));
     });
   }
 
+  /** The key of this `wait`, which is the same until the place is known. */
+  async #keyOfJoin(): Promise<string | null> {
+    if (this.#joinKey) return this.#joinKey;
+    const { storage } = this.#platform;
+    const now = this.#platform.deviceMs();
+    let key = this.#platform.key();
+    try {
+      const [kept, at] = ((await storage?.get(this.#key + KEY)) ?? "").split(" ");
+      const ageMs = now - Number(at);
+      if (kept && ageMs >= 0 && ageMs < KEY_MS) key = kept;
+      else if (key) await storage?.set(this.#key + KEY, `${key} ${now}`);
+    } catch {
+      // Without storage, the key lasts as long as the page.
+    }
+    return (this.#joinKey = key);
+  }
+
   /** Makes a call and reads its reply. It fails when it takes too long, or when `life` ends, also where `fetch` ignores its signal. */
-  #post<T>(call: string, token: string | undefined, life: AbortSignal | null, read: (reply: Reply) => Promise<T>): Promise<T> {
+  #post<T>(call: string, fields: object, life: AbortSignal | null, read: (reply: Reply) => Promise<T>): Promise<T> {
     const limit = new AbortController();
     const headers = { "content-type": "application/json" };
-    const body = JSON.stringify({ zoneId: this.#zone, token });
+    const body = JSON.stringify({ zoneId: this.#zone, ...fields });
     const request: Request = { method: "POST", headers, body, signal: limit.signal, cache: "no-store" };
     return new Promise<T>((done, fail) => {
       const abort = () => {
@@ -559,10 +585,13 @@ export class Place {
     [this.#kept, this.#isOld] = [kept, false];
     this.#stored = kept && JSON.stringify(kept);
     const { storage } = this.#platform;
+    const key = this.#joinKey;
+    this.#joinKey = null;
     if (!storage) return;
     const text = this.#stored;
     const put = async () => {
       await (text === null ? storage.remove(this.#key) : storage.set(this.#key, text));
+      if (key) await storage.remove(this.#key + KEY);
       this.#tab?.publish();
     };
     // At once if nothing is being written, because the page may be closing. Without storage, as above.
@@ -588,7 +617,7 @@ export class Place {
     const text = JSON.stringify({ zoneId: this.#zone, token });
     if (this.#platform.beacon?.(`${this.#server}traffic/leave`, text)) return;
     // If this is lost, the place is free after the zone's idle time.
-    this.#post("leave", token, null, async () => {}).catch(() => {});
+    this.#post("leave", { token }, null, async () => {}).catch(() => {});
   }
 }
 

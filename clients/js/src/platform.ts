@@ -65,6 +65,8 @@ export interface Platform {
   deviceMs(): number;
   /** A number from 0 to less than 1. */
   random(): number;
+  /** A key that nobody can guess. Null where there is none: a `wait` whose reply is lost then takes a second place. */
+  key(): string | null;
   /** Calls `run` once after `ms`, at most 2^31 - 1. Returns a function that prevents it. */
   timer(ms: number, run: () => void): () => void;
   storage: Storage | null;

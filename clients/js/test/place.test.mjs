@@ -134,6 +134,40 @@ test("a storage that refuses everything costs only the place after a reload", as
   }
 });
 
+test("a page that is loaded again while it takes a place takes that one, for a while", async () => {
+  const key = ({ body }) => body.idempotencyKey;
+  for (const [pauseMs, isSame] of [[2_000, true], [99_000, true], [120_000, false], [-60_000, false]]) {
+    const world = worldOf("silent");
+    begin(world);
+    await settle();
+    world.deviceOffset += pauseMs;
+    begin(world);
+    await settle();
+    const [first, second] = world.calls;
+    assert.equal(key(first) === key(second), isSame, `${pauseMs} ms`);
+  }
+});
+
+test("a key in the storage ends with the taking of the place", async () => {
+  const world = worldOf(waiting("t1"), gone, entered);
+  const place = begin(world);
+  await settle();
+  assert.deepEqual([...world.stored.keys()], [KEY]);
+  await world.run(2_000);
+  place.anew();
+  await settle();
+  assert.deepEqual([...world.stored.keys()], [KEY]);
+  const [first, , second] = world.calls;
+  assert.notEqual(first.body.idempotencyKey, second.body.idempotencyKey);
+});
+
+test("without good randomness a place has no key", async () => {
+  const world = worldOf("lost", entered);
+  begin(world, { key: () => null });
+  await world.run(2_000);
+  assert.deepEqual(world.calls.map(({ body }) => body), [{ zoneId: "Z" }, { zoneId: "Z" }]);
+});
+
 test("texts in the storage that are no places are ignored", async () => {
   for (const text of ["", "null", "[]", "{", '{"token":5,"heard":1}', '{"token":"t1"}', '"t1"']) {
     const world = worldOf(entered);

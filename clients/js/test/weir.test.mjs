@@ -56,6 +56,29 @@ test("a place survives a crash of the server, and a new process", async (t) => {
   assert.equal((await weir.ask("/traffic/wait", { zoneId: "TEST_ZONE" })).body.waiting.rank, ahead.length + 2, "one place was taken");
 });
 
+test("a first reply that is lost, and a process that ends with it, cost no second place", async (t) => {
+  const weir = await Weir.start(t, { config: HELD });
+  const storage = memory();
+  const { fetch, ...rest } = node(storage);
+  let lost = 0;
+  // The server answers, and nobody hears it.
+  const loses = async (address, request) => {
+    await fetch(address, request);
+    lost += 1;
+    throw new TypeError("the network is away");
+  };
+  const options = { server: weir.url, zone: "TEST_ZONE" };
+  const first = wait({ ...options, platform: { ...rest, fetch: loses } });
+  t.after(() => first.stop());
+  await until("two replies are lost", () => lost === 2);
+  first.stop();
+  const second = wait({ ...options, platform: node(storage) });
+  t.after(() => second.stop());
+  await until("the place is known", () => second.state.kind === "waiting");
+  assert.equal(second.state.rank, 1);
+  assert.equal((await weir.ask("/traffic/wait", { zoneId: "TEST_ZONE" })).body.waiting.rank, 2, "one place was taken");
+});
+
 test("a place that is left is free, and its token is gone", async (t) => {
   const weir = await Weir.start(t, { config: HELD });
   const storage = memory();

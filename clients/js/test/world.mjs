@@ -25,6 +25,8 @@ export class World {
   deviceOffset = 1_700_000_000_000;
   stored = new Map();
   calls = [];
+  /// How many keys were made.
+  keys = 0;
   #timers = new Set();
   #signals = new Set();
   #locks = new Map();
@@ -44,6 +46,7 @@ export class World {
       steadyMs: () => this.now,
       deviceMs: () => this.now + this.deviceOffset,
       random: this.random,
+      key: () => `key-${String(++this.keys).padStart(24, "0")}`,
       timer: (ms, run) => {
         if (!(ms >= 0 && ms < 2 ** 31)) throw new Error(`a timer of ${ms} ms fires at once`);
         const timer = { at: this.now + ms, run };

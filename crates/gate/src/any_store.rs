@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use admission::{
-    Census, Claim, Deal, Dealt, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Snapshot,
+    Census, Claim, Deal, Dealt, Decided, Definition, Departure, JoinKey, Leaver, PagePolls, Policy, Snapshot,
     ZoneId,
 };
 use store::{
-    Defined, Embedded, EmbeddedLine, Expected, Kept, Left, Line, RoutesDefined, Store, StoreError,
+    Defined, Embedded, EmbeddedLine, Expected, JoinedOnce, Kept, Left, Line, RoutesDefined, Store,
+    StoreError,
     minutes::{KeptMinute, OfferedMinute},
     redis::Redis,
 };
@@ -84,8 +85,8 @@ impl Line for AnyLine {
         chosen!(self.put(policy))
     }
 
-    async fn join(&self, count: u32) -> Result<Joined> {
-        chosen!(self.join(count))
+    async fn join_once(&self, keys: Vec<Option<JoinKey>>) -> Result<JoinedOnce> {
+        chosen!(self.join_once(keys))
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {

@@ -7,7 +7,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use admission::{Claim, Departure, Leaver, Proof, Ticket};
+use admission::{Claim, Departure, JoinKey, Leaver, Proof, Ticket};
 use events::LimitedCall;
 use store::Line;
 
@@ -114,12 +114,13 @@ impl<L: Line> Newcomer<L> {
         Some(asked)
     }
 
-    /// Takes a ticket in the zone's line. `trips` gets the call to the store, if there is one.
+    /// Takes a ticket in the zone's line. Whoever joined with the same key before (for [`JoinKey::KEPT_MS`]) gets the answer of
+    /// [`Holder::poll`] with that ticket. `trips` gets the calls to the store, if there are any.
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub async fn join(&self, trips: &mut Trips) -> Result<Reply, Refusal> {
-        self.room.join(trips).await.inspect_err(|refusal| self.room.note_refused(*refusal))
+    pub async fn join(&self, key: Option<JoinKey>, trips: &mut Trips) -> Result<Reply, Refusal> {
+        self.room.join(key, trips).await.inspect_err(|refusal| self.room.note_refused(*refusal))
     }
 }
 

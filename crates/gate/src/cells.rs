@@ -17,12 +17,12 @@ use std::{
 };
 
 use admission::{
-    Census, Claim, Deal, Dealt, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Snapshot,
+    Census, Claim, Deal, Dealt, Decided, Definition, Departure, JoinKey, Leaver, PagePolls, Policy, Snapshot,
     ZoneId,
 };
 use cache::{Cache, LoadError, Settings};
 use store::{
-    Defined, Expected, Kept, Left, Line, RoutesDefined, Store, StoreError,
+    Defined, Expected, JoinedOnce, Kept, Left, Line, RoutesDefined, Store, StoreError,
     minutes::{KeptMinute, OfferedMinute},
 };
 use tokio::{sync::SetOnce, time::timeout};
@@ -334,8 +334,8 @@ impl<S: Store> Line for CellLine<S> {
         self.call(|line| line.put(policy)).await
     }
 
-    async fn join(&self, count: u32) -> Result<Joined> {
-        self.call(|line| line.join(count)).await
+    async fn join_once(&self, keys: Vec<Option<JoinKey>>) -> Result<JoinedOnce> {
+        self.call(|line| line.join_once(keys)).await
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {

@@ -180,7 +180,7 @@ impl<S: Store> Gate<S> {
     /// # Errors
     /// See [`Refusal`].
     pub async fn join(&self, zone: &str) -> Result<Reply, Refusal> {
-        self.newcomer(zone).await?.join(&mut Trips::unwatched()).await
+        self.newcomer(zone).await?.join(None, &mut Trips::unwatched()).await
     }
 
     /// The poll of a ticket that a stream keeps. Also returns the ticket that the reply's token holds.

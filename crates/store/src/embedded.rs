@@ -18,12 +18,12 @@ use std::{
 };
 
 use admission::{
-    Census, Claim, Deal, Dealt, Decided, Departure, Joined, Leaver, Now, PagePolls, Policy, Snapshot, ZoneId,
+    Census, Claim, Deal, Dealt, Decided, Departure, JoinKey, Leaver, Now, PagePolls, Policy, Snapshot, ZoneId,
 };
 use tokio::sync::oneshot;
 
 use crate::{
-    Clock, DiskJournal, Engine, JournalError, Kept, Left, Line, MAX_BATCH, Store, StoreError,
+    Clock, DiskJournal, Engine, JoinedOnce, JournalError, Kept, Left, Line, MAX_BATCH, Store, StoreError,
     minutes::{KeptMinute, OFFERED_MAX, OfferedMinute, READ_MAX},
 };
 
@@ -135,9 +135,9 @@ impl Line for EmbeddedLine {
         self.ask(move |engine, zone, now| engine.put_zone(zone, policy, epoch, now)).await
     }
 
-    async fn join(&self, count: u32) -> Result<Joined> {
-        assert!((1..=MAX_BATCH).contains(&(count as usize)), "a join of {count}");
-        self.ask(move |engine, zone, now| engine.join(zone, count, now)).await
+    async fn join_once(&self, keys: Vec<Option<JoinKey>>) -> Result<JoinedOnce> {
+        assert!((1..=MAX_BATCH).contains(&keys.len()), "a join of {}", keys.len());
+        self.ask(move |engine, zone, now| engine.join_once(zone, &keys, now)).await
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {

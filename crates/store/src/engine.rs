@@ -13,14 +13,15 @@ use std::{
 };
 
 use admission::{
-    Census, Claim, Deal, Dealt, Decided, Departure, Image, Joined, Leaver, Now, PagePolls, Policy, Snapshot,
-    Zone, ZoneId,
+    Census, Claim, Deal, Dealt, Decided, Departure, Image, JoinKey, Joined, Leaver, Now, PagePolls, Policy,
+    Snapshot, Zone, ZoneId,
 };
 
 use crate::{
-    Batch, DrawKey, Journal, JournalError, Left, Loaded, StoreError,
+    Batch, DrawKey, JoinedOnce, Journal, JournalError, Left, Loaded, StoreError,
     journal::MinuteKey,
     minutes::{KeptMinute, OfferedMinute, Row},
+    recent_joins::RecentJoins,
 };
 
 /// How long to wait before a failed journal is tried again, in milliseconds.
@@ -58,6 +59,8 @@ pub struct Engine<J> {
     puts: BTreeMap<ZoneId, Put>,
     /// The puts of the group that is not committed yet.
     new_puts: Vec<(ZoneId, Put)>,
+    /// Who joined lately under which key.
+    recent_joins: BTreeMap<ZoneId, RecentJoins>,
     /// The zones that may have changed since the last commit.
     touched: BTreeSet<ZoneId>,
     /// The latest instant seen. An earlier one is replaced by it.
@@ -86,6 +89,7 @@ impl<J: Journal> Engine<J> {
             new_minutes: BTreeMap::new(),
             puts: BTreeMap::new(),
             new_puts: Vec::new(),
+            recent_joins: BTreeMap::new(),
             touched: BTreeSet::new(),
             floor_ms: last_ms,
             away: None,
@@ -141,6 +145,24 @@ impl<J: Journal> Engine<J> {
             return Err(StoreError::Full);
         }
         Ok(zone.join(count, now))
+    }
+
+    /// See [`Line::join_once`](crate::Line::join_once). Keys are in memory only: they are forgotten with the process, and when the journal
+    /// fails.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn join_once(
+        &mut self,
+        id: &ZoneId,
+        keys: &[Option<JoinKey>],
+        now: Now,
+    ) -> Result<JoinedOnce, StoreError> {
+        let now = self.ready(now)?;
+        let mut recent = self.recent_joins.remove(id).unwrap_or_default();
+        let joined = recent.join(keys, now.ms, |count| self.join(id, count, now));
+        self.recent_joins.insert(id.clone(), recent);
+        joined
     }
 
     /// See [`Line::enter`](crate::Line::enter).
@@ -371,6 +393,8 @@ impl<J: Journal> Engine<J> {
 
     fn reload(&mut self, now: Now) -> Result<(), String> {
         let mut loaded = self.journal.load().map_err(|error| error.to_string())?;
+        // They may have tickets that the journal refused.
+        self.recent_joins.clear();
         for (id, &(policy, epoch)) in &self.puts {
             match load_zone(policy, epoch, loaded.images.get(id), now) {
                 Ok(zone) => {

@@ -27,6 +27,7 @@ mod engine;
 mod journal;
 pub mod minutes;
 mod port;
+mod recent_joins;
 pub mod redis;
 
 /// The largest number of tickets or claims of one call.
@@ -38,4 +39,4 @@ pub use engine::{Engine, RELOAD_AFTER_MS};
 pub use journal::{
     Batch, DiskJournal, DrawKey, Journal, JournalError, Loaded, MINUTES_MAX, MemoryJournal, MinuteKey,
 };
-pub use port::{Defined, Expected, Kept, Left, Line, RoutesDefined, Store, StoreError};
+pub use port::{Defined, Expected, JoinedOnce, Kept, Left, Line, RoutesDefined, Store, StoreError};

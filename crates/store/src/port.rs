@@ -3,16 +3,16 @@
 //! A [`Store`] has the zones and their definitions. A [`Line`] has the calls about one zone.
 //!
 //! A call is a whole decision about one zone, made atomically on the store's clock. A failed call may or may not have
-//! happened. Each call can be repeated safely; a repeated `join` gives out more tickets, which have no holders and are
-//! evicted later.
+//! happened. Each call can be repeated safely; a repeated `join` without keys gives out more tickets, which have no holders and
+//! are evicted later.
 //!
 //! Invariant: what a call answers is durable.
 
 use std::{future::Future, sync::Arc};
 
 use admission::{
-    Census, Claim, Deal, Dealt, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Snapshot,
-    Words, ZoneId,
+    Census, Claim, Deal, Dealt, Decided, Definition, Departure, JoinKey, Joined, Leaver, PagePolls, Policy,
+    Snapshot, Ticket, Words, ZoneId,
 };
 
 use crate::minutes::{KeptMinute, OfferedMinute};
@@ -157,6 +157,15 @@ pub trait Store: Send + Sync + 'static {
     fn line(self: &Arc<Self>, zone: &ZoneId) -> Self::Line;
 }
 
+/// The reply to [`Line::join_once`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct JoinedOnce {
+    /// For each of the people, the ticket that they have already.
+    pub earlier: Vec<Option<Ticket>>,
+    /// The tickets of the others, in their order. Perhaps none.
+    pub joined: Joined,
+}
+
 /// The line of one zone in a store. Make it once for each zone that is served: it holds what a call needs, so a call looks up nothing.
 ///
 /// Until the zone was opened or put by this server, calls fail with [`StoreError::UnknownZone`].
@@ -173,7 +182,17 @@ pub trait Line: Send + Sync + 'static {
 
     /// Gives out `count` tickets (1 to [`MAX_BATCH`](crate::MAX_BATCH)) at the end of the line. If nobody waits, the holders
     /// may enter at once.
-    fn join(&self, count: u32) -> impl Future<Output = Result<Joined, StoreError>> + Send;
+    fn join(&self, count: u32) -> impl Future<Output = Result<Joined, StoreError>> + Send {
+        async move { Ok(self.join_once(vec![None; count as usize]).await?.joined) }
+    }
+
+    /// Gives out tickets like [`Self::join`] to as many people as `keys` has, in their order, of whom some have a key. Whoever joined with
+    /// the same key before gets that ticket, for [`JoinKey::KEPT_MS`]. A store may forget a key when it loses something, and it
+    /// remembers at most [`JoinKey::MOST_A_MINUTE`].
+    fn join_once(
+        &self,
+        keys: Vec<Option<JoinKey>>,
+    ) -> impl Future<Output = Result<JoinedOnce, StoreError>> + Send;
 
     /// Decides claims (1 to [`MAX_BATCH`](crate::MAX_BATCH)), and admits those whose turn it is. The verdicts are in the
     /// order of the claims. The holders count as present.

@@ -42,14 +42,14 @@ use std::{
 };
 
 use admission::{
-    Census, Claim, Deal, Dealt, Decided, Definition, Departure, Joined, Leaver, PAGE_TICKETS, PagePolls,
+    Census, Claim, Deal, Dealt, Decided, Definition, Departure, JoinKey, Leaver, PAGE_TICKETS, PagePolls,
     Policy, Snapshot, ZoneId,
 };
 use bytes::Bytes;
 use tokio::sync::OnceCell;
 
 use crate::{
-    Defined, Expected, Kept, Left, Line, MAX_BATCH, RoutesDefined, Store, StoreError,
+    Defined, Expected, JoinedOnce, Kept, Left, Line, MAX_BATCH, RoutesDefined, Store, StoreError,
     minutes::{KeptMinute, OFFERED_MAX, OfferedMinute, READ_MAX},
 };
 pub use redis_script::{address, client};
@@ -342,9 +342,11 @@ impl<C: Client> Line for RedisLine<C> {
         Err(StoreError::Busy)
     }
 
-    async fn join(&self, count: u32) -> Result<Joined> {
-        assert!((1..=MAX_BATCH).contains(&(count as usize)), "a join of {count}");
-        self.redis.join_line(&self.zone, count).await
+    async fn join_once(&self, keys: Vec<Option<JoinKey>>) -> Result<JoinedOnce> {
+        assert!((1..=MAX_BATCH).contains(&keys.len()), "a join of {}", keys.len());
+        let count = u32::try_from(keys.len()).expect("checked");
+        let with_keys: Vec<_> = (0..).zip(keys).filter_map(|(place, key)| Some((place, key?))).collect();
+        self.redis.join_line(&self.zone, count, &with_keys).await
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {

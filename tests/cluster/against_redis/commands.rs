@@ -236,6 +236,12 @@ impl Maker<'_> {
     fn command(&mut self) -> Vec<Bytes> {
         let text = |text: &'static str| Bytes::from_static(text.as_bytes());
         let mut parts = match self.0.below(29) {
+            0 if self.0.below(4) == 0 => {
+                let mut parts = vec![text("MGET")];
+                parts
+                    .extend((0..=self.0.below(4)).map(|of| self.key(["t", "h"][of % 2])).collect::<Vec<_>>());
+                parts
+            }
             0 => vec![text("GET"), self.key("t")],
             1 | 2 => {
                 let mut parts = vec![text("SET"), self.key("t"), self.value()];

@@ -12,11 +12,11 @@ use std::{
     time::Duration,
 };
 
-use admission::{Claim, Definition, Mode, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, ZoneId};
+use admission::{Claim, Definition, JoinKey, Mode, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, ZoneId};
 use bytes::Bytes;
 use redis_script::client::{Client, ClientError, Confirm, Script, Value};
 use store::{
-    Expected, Line as _, Store as _,
+    Expected, JoinedOnce, Line as _, Store as _,
     redis::{Durability, Redis, scripts},
 };
 
@@ -302,9 +302,14 @@ impl Trace<'_> {
 
     async fn join(&mut self, at: usize) {
         let count = if self.dice.below(20) == 0 { 1_024 } else { 1 + self.dice.below(12) };
-        if let Ok(joined) = self.stores[at].line(&self.zone).join(u32::try_from(count).expect("small")).await
-        {
-            let seqs = joined.first..joined.first + count as u64;
+        // Every fourth has a key, which somebody else may have had.
+        let key = |dice: &mut Random| {
+            let number = u8::try_from(dice.below(40)).expect("small");
+            (dice.below(4) == 0).then_some(JoinKey([number; 16]))
+        };
+        let keys = (0..count).map(|_| key(&mut self.dice)).collect();
+        if let Ok(JoinedOnce { joined, .. }) = self.stores[at].line(&self.zone).join_once(keys).await {
+            let seqs = joined.first..joined.first + joined.verdicts.len() as u64;
             self.tickets.extend(seqs.map(|seq| Claim { epoch: joined.epoch, seq }));
         }
     }

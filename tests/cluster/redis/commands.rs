@@ -69,6 +69,7 @@ use Count::{AtLeast, Just};
 pub(super) fn execute<'a>(keys: &'a mut Keys, arguments: &'a Arguments) -> Answer<'a> {
     let (count, writes, run): (Count, bool, Run) = match &arguments[0] {
         b"GET" => (Just(2), false, strings::get),
+        b"MGET" => (AtLeast(2), false, strings::get_many),
         b"SET" => (AtLeast(3), true, strings::set),
         b"SETRANGE" => (Just(4), true, strings::set_range),
         b"GETRANGE" => (Just(4), false, strings::get_range),

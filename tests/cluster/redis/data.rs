@@ -79,12 +79,19 @@ impl Data {
         expired
     }
 
+    /// The keys whose names contain `part`, in the order of names. Those of joins are not among them: they are many, and none of the line.
+    fn with_part(&self, part: &str) -> Vec<Bytes> {
+        let has = |key: &Bytes, part: &str| key.windows(part.len()).any(|bytes| bytes == part.as_bytes());
+        let is_one = |key: &&Bytes| has(key, part) && !has(key, ":key:");
+        let mut keys: Vec<Bytes> = self.entries.keys().filter(is_one).cloned().collect();
+        keys.sort_unstable();
+        keys
+    }
+
     /// Removes one of the keys whose names contain `part`: the `number`th in the order of names, modulo how many there are. Returns its
     /// name, if there is one.
     pub(crate) fn lose(&mut self, part: &str, number: u64) -> Option<Bytes> {
-        let has_part = |key: &Bytes| key.windows(part.len()).any(|bytes| bytes == part.as_bytes());
-        let mut keys: Vec<Bytes> = self.entries.keys().filter(|key| has_part(key)).cloned().collect();
-        keys.sort_unstable();
+        let mut keys = self.with_part(part);
         let at = number.checked_rem(keys.len() as u64).and_then(|at| usize::try_from(at).ok())?;
         self.entries.remove(&keys[at]);
         Some(keys.swap_remove(at))
@@ -114,9 +121,7 @@ impl Data {
     /// Moves keys whose names contain `part` away, as `MIGRATE` does: those whose places in the order of names are bits of `number`.
     /// Returns them, and the deletions for replicas.
     pub(crate) fn move_some(&mut self, part: &str, number: u64) -> (Self, Vec<Effect>) {
-        let has_part = |key: &Bytes| key.windows(part.len()).any(|bytes| bytes == part.as_bytes());
-        let mut keys: Vec<Bytes> = self.entries.keys().filter(|key| has_part(key)).cloned().collect();
-        keys.sort_unstable();
+        let keys = self.with_part(part);
         let (mut moved, mut effects) = (Self::default(), Vec::new());
         for (place, key) in keys.into_iter().enumerate() {
             if number >> (place % 64) & 1 == 1

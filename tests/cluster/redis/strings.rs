@@ -16,6 +16,16 @@ pub(super) fn get<'a>(keys: &'a mut Keys, arguments: &'a Arguments) -> Answer<'a
     Ok(keys.text(&arguments[1])?.map_or(Reply::Nil, Reply::Bytes))
 }
 
+pub(super) fn get_many<'a>(keys: &'a mut Keys, arguments: &'a Arguments) -> Answer<'a> {
+    let are_there: Vec<bool> = arguments.from(1).map(|key| keys.exists(key)).collect();
+    let keys = &*keys;
+    let value = |(key, is_there): (&[u8], bool)| match keys.data.entries.get(key).map(|entry| &entry.value) {
+        Some(Content::Text(text)) if is_there => Some(&text[..]),
+        _ => None,
+    };
+    Ok(Reply::List(arguments.from(1).zip(are_there).map(value).collect()))
+}
+
 pub(super) fn set<'a>(keys: &'a mut Keys, arguments: &'a Arguments) -> Answer<'a> {
     let (key, value) = (&arguments[1], &arguments[2]);
     let expires_ms = match arguments.len() {

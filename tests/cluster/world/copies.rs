@@ -7,7 +7,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use gate::{PassClaims, Reply, Token};
 use tokio::time::sleep;
 
-use super::{PATIENCE_MS, RETRY_MS, Server, World};
+use super::{PATIENCE_MS, RETRY_MS, Server, Shows, World};
 use crate::{
     auditor::Exchange,
     plan::{Copied, User},
@@ -64,7 +64,7 @@ impl World {
     /// Shows a token. A pass is exchanged for a visit at once, as a server does that checks requests. Returns when to ask again, if that
     /// was told.
     async fn show(&self, server: &Server, number: usize, token: Token, random: &mut Random) -> Option<u64> {
-        match self.ask(server, (number, true), Some(token), random).await {
+        match self.ask(server, (number, true), Shows::Token(token), random).await {
             Some(Ok(Reply::Waiting { polling_period_ms, .. })) => Some(polling_period_ms.into()),
             Some(Ok(Reply::Entered { pass, age_s, .. })) => {
                 self.exchange(server, &pass, age_s).await;

@@ -5,12 +5,18 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use admission::{Entry, Mode, Position, Ticket, Verdict};
+use admission::{Entry, JoinKey, Mode, Position, Ticket, Verdict};
 use store::Line;
 use tokio::time::{Instant, sleep};
 use wait::Lookup;
 
-use super::{Room, WaitStatus, calls::ClaimOutcome, causes::NO_EPOCH, current_view::CurrentView, draw::Lot};
+use super::{
+    Room, WaitStatus,
+    calls::{ClaimOutcome, JoinOutcome},
+    causes::NO_EPOCH,
+    current_view::CurrentView,
+    draw::Lot,
+};
 use crate::{
     reply::{PassClaims, Refusal, Reply},
     trips::Trips,
@@ -73,8 +79,8 @@ impl<L: Line> Room<L> {
         }
     }
 
-    /// Takes a ticket for a newcomer.
-    pub(crate) async fn join(&self, trips: &mut Trips) -> Result<Reply, Refusal> {
+    /// Takes a ticket for a newcomer. Whoever joined with the same key before gets the answer to a poll with that ticket.
+    pub(crate) async fn join(&self, key: Option<JoinKey>, trips: &mut Trips) -> Result<Reply, Refusal> {
         self.pace.note_join();
         if self.policy().mode == Mode::Closed {
             return Err(Refusal::Closed { retry_after_s: self.ask_when_closed_s() });
@@ -83,7 +89,13 @@ impl<L: Line> Room<L> {
             return Ok(reply);
         }
         let joining = self.begin_join()?;
-        let joined = self.ask_to_join(trips).await?;
+        let joined = match self.ask_to_join(key, trips).await? {
+            JoinOutcome::New(joined) => joined,
+            JoinOutcome::Earlier(ticket) => {
+                drop(joining);
+                return self.poll(ticket, trips).await;
+            }
+        };
         self.note_joined(&joined);
         drop(joining);
         let ticket = Ticket {

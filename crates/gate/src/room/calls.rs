@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use admission::{Claim, Departure, Drawn, Leaver, Policy, Ticket, Verdict};
+use admission::{Claim, Departure, Drawn, JoinKey, Leaver, Policy, Ticket, Verdict};
 use events::StoreCall;
 use store::{Line, StoreError};
 use tokio::sync::{mpsc, oneshot};
@@ -17,7 +17,7 @@ use crate::{
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long the store may take for a join. After that the caller is asked to try again. A ticket that was given out
-/// meanwhile has no holder, and is evicted.
+/// meanwhile has no holder, and is evicted, unless the caller tries again with the same key.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the store may take for a leaver. After that the caller is asked to try again.
@@ -34,7 +34,15 @@ pub(super) struct Answered<T> {
 }
 
 /// What the store decided about one join.
-pub(super) struct JoinOutcome {
+pub(super) enum JoinOutcome {
+    /// A new ticket.
+    New(NewTicket),
+    /// The ticket of an earlier join with the same key.
+    Earlier(Ticket),
+}
+
+/// A ticket that a join took, and what the store decided about it.
+pub(super) struct NewTicket {
     pub(super) epoch: u32,
     pub(super) seq: u64,
     pub(super) at_ms: u64,
@@ -52,8 +60,8 @@ pub(super) struct ClaimOutcome {
 
 /// A holder's call that waits for the store.
 pub(super) enum Call {
-    /// Take a ticket.
-    Join(Answer<JoinOutcome>),
+    /// Take a ticket, or the one that a join with this key took.
+    Join(Option<JoinKey>, Answer<JoinOutcome>),
     /// Decide about a ticket.
     Claim(Claim, Answer<ClaimOutcome>),
     /// Let a holder leave.
@@ -98,9 +106,13 @@ impl<L: Line> Room<L> {
         self.unreported.swap(false, Ordering::Relaxed)
     }
 
-    pub(super) async fn ask_to_join(&self, trips: &mut Trips) -> Result<JoinOutcome, Refusal> {
+    pub(super) async fn ask_to_join(
+        &self,
+        key: Option<JoinKey>,
+        trips: &mut Trips,
+    ) -> Result<JoinOutcome, Refusal> {
         let ((answer, answered), queued) = (oneshot::channel(), trips.begin());
-        self.call(Call::Join(answer))?;
+        self.call(Call::Join(key, answer))?;
         let (answer, batch) = within(JOIN_TIMEOUT, answered).await;
         trips.end(StoreCall::Join, queued, batch);
         Ok(answer?)

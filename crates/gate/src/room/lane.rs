@@ -9,9 +9,9 @@
 
 use std::sync::{Arc, Weak};
 
-use admission::{Claim, Departure, Leaver, Policy, Verdict};
+use admission::{Claim, Departure, JoinKey, Leaver, Policy, Verdict};
 use events::{Joined, StoreCall};
-use store::{Line, MAX_BATCH, StoreError};
+use store::{JoinedOnce, Line, MAX_BATCH, StoreError};
 use tokio::{
     sync::mpsc,
     time::{Duration, Instant, sleep, sleep_until},
@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{
     Room,
-    calls::{Answer, Answered, Call, ClaimOutcome, JoinOutcome, away},
+    calls::{Answer, Answered, Call, ClaimOutcome, JoinOutcome, NewTicket, away},
     orders::Orders,
     report::saturating,
 };
@@ -32,7 +32,7 @@ const BEAT: Duration = Duration::from_secs(1);
 /// What goes out with the next calls.
 #[derive(Default)]
 struct Batch {
-    joins: Vec<Answer<JoinOutcome>>,
+    joins: Vec<(Option<JoinKey>, Answer<JoinOutcome>)>,
     claims: Vec<(Claim, Answer<ClaimOutcome>)>,
     leavers: Vec<(Leaver, Answer<Departure>)>,
     /// How many batches went to the store.
@@ -42,7 +42,7 @@ struct Batch {
 impl Batch {
     fn add(&mut self, call: Call) {
         match call {
-            Call::Join(answer) => self.joins.push(answer),
+            Call::Join(key, answer) => self.joins.push((key, answer)),
             Call::Claim(claim, answer) => self.claims.push((claim, answer)),
             Call::Leave(leaver, answer) => self.leavers.push((leaver, answer)),
         }
@@ -58,7 +58,7 @@ impl Batch {
 
     /// Refuses all calls, none of which was sent.
     fn refuse(&mut self, error: &StoreError) {
-        refuse(self.joins.drain(..), error, None);
+        refuse(self.joins.drain(..).map(|(_, answer)| answer), error, None);
         refuse(self.claims.drain(..).map(|(_, answer)| answer), error, None);
         refuse(self.leavers.drain(..).map(|(_, answer)| answer), error, None);
     }
@@ -191,17 +191,21 @@ async fn serve<L: Line>(
 }
 
 async fn join<L: Line>(room: &Room<L>, batch: &mut Batch) {
-    batch.joins.retain(|answer| !answer.is_closed());
-    let Ok(count @ 1..) = u32::try_from(batch.joins.len()) else { return };
+    batch.joins.retain(|(_, answer)| !answer.is_closed());
+    if batch.joins.is_empty() {
+        return;
+    }
+    let keys = batch.joins.iter().map(|(key, _)| *key).collect();
     let asked = Instant::now();
-    let joined = room.timed(StoreCall::Join, batch.joins.len(), room.line.join(count)).await;
+    let joined = room.timed(StoreCall::Join, batch.joins.len(), room.line.join_once(keys)).await;
     room.note_answer(asked, &joined);
     let sent = batch.answered(batch.joins.len(), asked, joined.is_ok());
     match joined {
-        Ok(mut joined) => {
-            debug_assert_eq!(joined.verdicts.len(), batch.joins.len(), "each caller is answered");
+        Ok(JoinedOnce { earlier, mut joined }) => {
+            debug_assert_eq!(earlier.len(), batch.joins.len(), "each caller is answered");
             room.forecast.estimate(&mut joined.verdicts, &joined.slots, joined.at_ms);
             let (epoch, first, at_ms, policy) = (joined.epoch, joined.first, joined.at_ms, joined.policy);
+            let count = saturating(joined.verdicts.len() as u64);
             let mut entered = 0;
             for (seq, verdict) in (first..).zip(&joined.verdicts) {
                 if let Verdict::Entered(entry) = verdict {
@@ -209,17 +213,28 @@ async fn join<L: Line>(room: &Room<L>, batch: &mut Batch) {
                     room.note_admitted(epoch, seq, *entry, at_ms, policy);
                 }
             }
-            room.bus.publish(Joined { zone: room.id, epoch, first, count, entered, at_ms });
-            for ((answer, seq), verdict) in batch.joins.drain(..).zip(first..).zip(joined.verdicts) {
-                let outcome = JoinOutcome { epoch, seq, at_ms, verdict };
+            if count > 0 {
+                room.bus.publish(Joined { zone: room.id, epoch, first, count, entered, at_ms });
+            }
+            let mut new = (first..).zip(joined.verdicts);
+            for ((_, answer), earlier) in batch.joins.drain(..).zip(earlier) {
+                let outcome = match earlier {
+                    Some(ticket) => JoinOutcome::Earlier(ticket),
+                    None => {
+                        let (seq, verdict) = new.next().expect("who has no earlier ticket has a new one");
+                        JoinOutcome::New(NewTicket { epoch, seq, at_ms, verdict })
+                    }
+                };
                 let _ = answer.send(Answered { answer: Ok(outcome), batch: Some(sent) });
             }
         }
         // A full line concerns no claim.
-        Err(StoreError::Full) => refuse(batch.joins.drain(..), &StoreError::Full, Some(sent)),
+        Err(StoreError::Full) => {
+            refuse(batch.joins.drain(..).map(|(_, answer)| answer), &StoreError::Full, Some(sent));
+        }
         // The claims are refused too, instead of waiting for another failure.
         Err(error) => {
-            refuse(batch.joins.drain(..), &error, Some(sent));
+            refuse(batch.joins.drain(..).map(|(_, answer)| answer), &error, Some(sent));
             batch.refuse(&error);
         }
     }

@@ -14,7 +14,7 @@ use store::Line;
 use tokio::time::Instant;
 use wait::View;
 
-use super::{Room, calls::JoinOutcome};
+use super::{Room, calls::NewTicket};
 use crate::reply::Refusal;
 
 /// The most numbers from the first kept segment to the end of the line. The embedded store takes twice as many, so that
@@ -77,7 +77,7 @@ impl<L: Line> Room<L> {
     }
 
     /// Notes what the store answered to a join.
-    pub(super) fn note_joined(&self, joined: &JoinOutcome) {
+    pub(super) fn note_joined(&self, joined: &NewTicket) {
         let current = self.current.load();
         // The numbers of another line say nothing about this one.
         if joined.epoch == current.view.epoch {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Definition, Departure, Joined, Leaver, Mode, Now, PagePolls, Policy, SealKey, Seals,
+    Claim, Decided, Definition, Departure, JoinKey, Leaver, Mode, Now, PagePolls, Policy, SealKey, Seals,
     Snapshot, ZoneId,
 };
 use events::Bus;
@@ -17,7 +17,9 @@ use gate::{
     cells::{Cell, Cells},
     definitions::ZoneEditor,
 };
-use store::{Defined, Engine, Expected, Kept, Left, Line, MemoryJournal, RoutesDefined, Store, StoreError};
+use store::{
+    Defined, Engine, Expected, JoinedOnce, Kept, Left, Line, MemoryJournal, RoutesDefined, Store, StoreError,
+};
 use tokio::{
     sync::{Notify, oneshot},
     task::JoinSet,
@@ -256,8 +258,8 @@ impl Line for FakeLine {
         Ok(snapshot)
     }
 
-    async fn join(&self, count: u32) -> Result<Joined> {
-        self.decide(|engine, zone, now| engine.join(zone, count, now)).await
+    async fn join_once(&self, keys: Vec<Option<JoinKey>>) -> Result<JoinedOnce> {
+        self.decide(|engine, zone, now| engine.join_once(zone, &keys, now)).await
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {

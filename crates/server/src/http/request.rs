@@ -5,11 +5,15 @@
 
 use std::borrow::Cow;
 
+use admission::JoinKey;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::problem::{MALFORMED_JSON, Problem, WRONG_TYPE};
 use crate::fields::{missing, wrong};
+
+/// The field with the key of a join.
+const KEY: &str = "idempotencyKey";
 
 /// A call of an app.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,6 +22,8 @@ pub struct Ask<'a> {
     pub zone: Cow<'a, str>,
     /// `token`. Optional for `wait`, which resumes its place; required for `entry`.
     pub token: Option<Cow<'a, str>>,
+    /// `idempotencyKey`, which only `wait` reads.
+    pub key: Option<JoinKey>,
 }
 
 #[derive(Deserialize)]
@@ -30,6 +36,8 @@ struct Body<'a> {
     zone_id: Cow<'a, str>,
     #[serde(borrow, default)]
     token: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    idempotency_key: Option<Text<'a>>,
 }
 
 /// Parses a body. `entry` requires a token.
@@ -44,11 +52,20 @@ pub fn parse(body: &[u8], entry: bool) -> Result<Ask<'_>, Problem> {
     // The parser does not look into the texts of fields that it ignores.
     let Ok(text) = std::str::from_utf8(body) else { return Err(explain(body, entry)) };
     match serde_json::from_str::<Body<'_>>(text) {
-        Ok(Body { zone_id, token, .. }) if token.is_some() || !entry => {
-            Ok(Ask { zone: zone_id, token: token.map(|Text(text)| text) })
+        Ok(Body { zone_id, token, idempotency_key }) if token.is_some() || !entry => {
+            let key = match idempotency_key {
+                Some(Text(text)) if !entry => Some(JoinKey::of(&text).ok_or_else(wrong_key)?),
+                _ => None,
+            };
+            Ok(Ask { zone: zone_id, token: token.map(|Text(text)| text), key })
         }
         _ => Err(explain(body, entry)),
     }
+}
+
+fn wrong_key() -> Problem {
+    let (least, most) = JoinKey::LEN.into_inner();
+    wrong(KEY, &format!("{least} to {most} letters, digits, `-` and `_`, made at random for each place"))
 }
 
 fn explain(body: &[u8], entry: bool) -> Problem {
@@ -63,6 +80,7 @@ fn explain(body: &[u8], entry: bool) -> Problem {
         let may_be_null = match name.as_str() {
             "zoneId" => false,
             "token" => !entry,
+            KEY => true,
             _ => continue,
         };
         if !(value.is_string() || value.is_null() && may_be_null) {
@@ -86,7 +104,7 @@ mod tests {
     fn correct_requests_are_parsed() {
         let ask = |body: &'static str, entry| parse(body.as_bytes(), entry).expect(body);
         let plain = ask(r#"{"zoneId":"Z"}"#, false);
-        assert!(matches!(plain, Ask { zone: Cow::Borrowed("Z"), token: None }));
+        assert!(matches!(plain, Ask { zone: Cow::Borrowed("Z"), token: None, key: None }));
         assert_eq!(ask(r#"{"token":null,"clientIp":null,"zoneId":"Z"}"#, false), plain);
         let full = r#" {"zoneId":"Z","clientIp":"1.2.3.4","clientAgent":"\u00e4\"","token":"t"} "#;
         assert!(matches!(ask(full, true).token, Some(Cow::Borrowed("t"))));
@@ -94,6 +112,12 @@ mod tests {
         let ignored = r#"{"clientIp":7,"clientAgent":["x"],"zoneId":"Z","clientIp":{},"clientAgent":null}"#;
         assert_eq!(ask(ignored, false), plain);
         assert_eq!(ask(r#"{"zone\u0049d":"\u005a","token":"t"}"#, true).zone, "Z");
+        let key = "0123456789abcdef-_ABCD";
+        let body = format!(r#"{{"zoneId":"Z","idempotencyKey":"{key}"}}"#);
+        assert_eq!(parse(body.as_bytes(), false).expect("right").key, JoinKey::of(key));
+        assert_eq!(ask(r#"{"zoneId":"Z","idempotencyKey":null}"#, false), plain);
+        // `entry` has a token, and no use for a key.
+        assert_eq!(ask(r#"{"zoneId":"Z","token":"t","idempotencyKey":"k"}"#, true).key, None);
     }
 
     proptest::proptest! {
@@ -146,6 +170,18 @@ mod tests {
             (b"{\"zoneId\":null}", false, "wrong_type", "`zoneId` must be a string"),
             (b"{\"zoneId\":\"Z\",\"token\":{}}", false, "wrong_type", "`token` must be a string"),
             (b"{\"zoneId\":\"Z\",\"token\":null}", true, "wrong_type", "`token` must be a string"),
+            (
+                b"{\"zoneId\":\"Z\",\"idempotencyKey\":7}",
+                false,
+                "wrong_type",
+                "`idempotencyKey` must be a string",
+            ),
+            (
+                b"{\"zoneId\":\"Z\",\"idempotencyKey\":\"short\"}",
+                false,
+                "wrong_type",
+                "`idempotencyKey` must be 22 to 64 letters, digits, `-` and `_`, made at random for each place",
+            ),
             (b"{\"zoneID\":\"Z\",\"zone\":\"Z\"}", false, "missing_field", "`zoneId`"),
             (b"{}", false, "missing_field", "`zoneId`"),
             (b"{\"zoneId\":\"Z\"}", true, "missing_field", "`token`"),

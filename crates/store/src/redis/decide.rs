@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use admission::{Claim, Decided, Joined, Position, Verdict};
+use admission::{Claim, Decided, JoinKey, Joined, Position, Ticket, Verdict};
 use bytes::Bytes;
 
 use super::{
@@ -13,27 +13,39 @@ use super::{
     call::{ATTEMPTS, Answer, Refused},
     client::Client,
     lock,
-    memory::split,
+    memory::{Memory, split},
     scripts, text,
     wire::{self, Garbled, Header, SEGMENT},
 };
-use crate::StoreError;
+use crate::{JoinedOnce, StoreError};
 
 /// How many claims one call decides at most. A claim takes up to 15 us, so this bounds how long a call blocks Redis.
 const MAX_CLAIMS: usize = 64;
 
 impl<C: Client> Redis<C> {
-    /// Joins `count` holders.
-    pub(super) async fn join_line(&self, zone: &Zone, count: u32) -> Result<Joined> {
+    /// Joins `count` holders, some of whom have a key: by their places among the holders.
+    pub(super) async fn join_line(
+        &self,
+        zone: &Zone,
+        count: u32,
+        keys: &[(u16, JoinKey)],
+    ) -> Result<JoinedOnce> {
         self.sign(zone).await?;
+        let key_of =
+            |(_, JoinKey(digest)): &(u16, JoinKey)| [zone.prefix.as_bytes(), b"key:", digest].concat().into();
+        let key_names: Vec<Bytes> = keys.iter().map(key_of).collect();
+        let places: Bytes = keys.iter().flat_map(|(place, _)| place.to_be_bytes()).collect();
+        let own = |_: &Memory| {
+            vec![text(count), places.clone(), text(JoinKey::KEPT_MS), text(JoinKey::MOST_A_MINUTE)]
+        };
         let mut next = lock(&zone.memory).as_ref().ok_or(StoreError::UnknownZone)?.header.next;
         for _ in 0..ATTEMPTS {
             // Other servers may have given out numbers meanwhile.
             let segments: BTreeSet<u64> =
                 [next, next + u64::from(count) + SEGMENT / 4].into_iter().map(|seq| split(seq).0).collect();
             let segments: Vec<u64> = segments.into_iter().collect();
-            match self.run(zone, &scripts::JOIN, (&segments, &[]), |_| vec![text(count)]).await {
-                Ok(answer) => return joined(zone, count, answer),
+            match self.run(zone, &scripts::JOIN, (&segments, &key_names), own).await {
+                Ok(answer) => return joined(zone, count, keys, answer),
                 Err(Refused::Keys(end)) => next = end,
                 Err(Refused::Other(error)) => return Err(error),
                 Err(Refused::Torn(_)) => return Err(Garbled("a join's reply").into()),
@@ -126,16 +138,36 @@ impl<C: Client> Redis<C> {
     }
 }
 
+/// Bytes of a ticket that a key has.
+const EARLIER: usize = 16;
+
+/// Parses the tickets that keys have already.
+fn earlier(count: u32, keys: &[(u16, JoinKey)], bytes: &[u8]) -> Result<Vec<Option<Ticket>>> {
+    if bytes.len() != keys.len() * EARLIER {
+        return Err(Garbled("a join's reply").into());
+    }
+    let mut earlier = vec![None; count as usize];
+    for ((place, _), ticket) in keys.iter().zip(bytes.chunks_exact(EARLIER)) {
+        let epoch = u32::try_from(wire::number(&ticket[..4])).expect("four bytes");
+        let (seq, issued_ms) = (wire::number(&ticket[4..10]), wire::number(&ticket[10..]));
+        earlier[usize::from(*place)] =
+            (epoch > 0).then_some(Ticket { epoch, seq, issued_ms, first_told: None, told_s: None });
+    }
+    Ok(earlier)
+}
+
 /// Parses a join's reply, and notes it in the memory.
-fn joined(zone: &Zone, count: u32, mut answer: Answer) -> Result<Joined> {
+fn joined(zone: &Zone, asked: u32, keys: &[(u16, JoinKey)], mut answer: Answer) -> Result<JoinedOnce> {
     let (first, let_in, unix_s) = (answer.rest.number()?, answer.rest.number()?, answer.rest.number()?);
     let (ahead, present_ahead) = (answer.rest.number()?, answer.rest.number()?);
     let at_front = wire::verdicts(&answer.rest.bytes()?)?;
+    let earlier = earlier(asked, keys, &answer.rest.bytes()?)?;
+    let count = earlier.iter().filter(|ticket| ticket.is_none()).count();
     let at_ms = answer.header.now;
     let entry = admission::Entry { at_ms, unix_s, life_s: answer.header.policy.pass_ttl_s };
-    let let_in = usize::try_from(let_in).ok().filter(|&n| n + at_front.len() <= count as usize);
+    let let_in = usize::try_from(let_in).ok().filter(|&n| n + at_front.len() <= count);
     let mut verdicts = vec![Verdict::Entered(entry); let_in.ok_or(Garbled("a join's reply"))?];
-    let waiting = u64::from(count) - verdicts.len() as u64;
+    let waiting = (count - verdicts.len()) as u64;
     let behind = at_front.len() as u64..waiting;
     verdicts.extend(at_front);
     verdicts.extend(behind.map(|before| {
@@ -151,5 +183,6 @@ fn joined(zone: &Zone, count: u32, mut answer: Answer) -> Result<Joined> {
     let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
     memory.note((first..).zip(verdicts.iter().copied()));
     let Header { epoch, policy, .. } = answer.header;
-    Ok(Joined { epoch, first, at_ms, policy, verdicts, slots: memory.slots() })
+    let joined = Joined { epoch, first, at_ms, policy, verdicts, slots: memory.slots() };
+    Ok(JoinedOnce { earlier, joined })
 }

@@ -256,7 +256,8 @@ impl Header {
 /// Bytes of a verdict.
 pub(super) const VERDICT: usize = 21;
 
-fn number(bytes: &[u8]) -> u64 {
+/// A number in bytes, of which the first is the highest.
+pub(super) fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 

@@ -33,6 +33,7 @@ const NEEDED: &[&str] = &[
     "HGET K f",
     "HGETALL K",
     "HMGET K f",
+    "MGET K",
     "HSET K f v",
     "INFO server",
     "PERSIST K",

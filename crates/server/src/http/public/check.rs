@@ -498,7 +498,7 @@ impl Call<'_> {
         } else {
             None
         };
-        let reply = newcomer.join(&mut watch.trips).await?;
+        let reply = newcomer.join(None, &mut watch.trips).await?;
         drop(watch);
         // The visit of a new entry is over at once only if the store lost the entry.
         let answer = self.zone_answer(&reply, now_s).await?;

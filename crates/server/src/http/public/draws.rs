@@ -98,7 +98,7 @@ pub(super) async fn receipt(
     origin::check(&requests.cors_origins, &head.headers)?;
     body::check(&head.headers, &body, MAX_BODY)?;
     let body = context.read_body(&mut body, MAX_BODY, requests.body_timeout).await?;
-    let request::Ask { zone: named, token } = request::parse(&body, true)?;
+    let request::Ask { zone: named, token, .. } = request::parse(&body, true)?;
     if named != path.zone.as_str() {
         return Err(Problem::new(WRONG_TYPE, "`zoneId` must be the zone in the path"));
     }

@@ -26,6 +26,9 @@ pub(super) struct Wait {
     client_agent: Option<String>,
     /// Resumes the place of this token.
     token: Option<String>,
+    /// Made at random for one place: whoever sends it again within two minutes gets that place, and no second one.
+    #[schema(min_length = 22, max_length = 64, pattern = "^[A-Za-z0-9_-]+$")]
+    idempotency_key: Option<String>,
 }
 
 /// A poll: may the holder of this place enter now?

@@ -67,7 +67,7 @@ pub(super) async fn leave(
     origin::check(&requests.cors_origins, &head.headers)?;
     body::check_beacon(&head.headers, &body, MAX_BODY)?;
     let body = context.read_body(&mut body, MAX_BODY, requests.body_timeout).await?;
-    let request::Ask { zone, token } = request::parse(&body, true)?;
+    let request::Ask { zone, token, .. } = request::parse(&body, true)?;
     let token = token.as_deref().unwrap_or_default().as_bytes();
     let holder = state.gate.holder(&zone, token).await?;
     let mut watch = context.watch("leave", &zone);
@@ -124,7 +124,10 @@ where
             let mut watch = context.watch("join", &ask.zone);
             let limit = watch.limits(newcomer.ask_limits(&state.limits, client)).await;
             requests.obey(context.show_limit(limit))?;
-            newcomer.join(&mut watch.trips).await.map_err(|refusal| state.no_place(&ask.zone, refusal))?
+            newcomer
+                .join(ask.key, &mut watch.trips)
+                .await
+                .map_err(|refusal| state.no_place(&ask.zone, refusal))?
         }
     };
     let stock = state.stock.load();

@@ -28,6 +28,12 @@ import kotlinx.coroutines.withTimeoutOrNull
  */
 private const val OLD_MS = 3_600_000.0
 
+/** The key of a place that is being taken is stored under the place's name and this. */
+private const val JOIN_KEY = " key"
+
+/** For how long a later start uses that key again. The server remembers keys for two minutes. */
+private const val JOIN_KEY_MS = 100_000.0
+
 /** The expected wait from now, in seconds. The real wait is within the range in nine of ten cases. */
 public data class Eta(public val low: Long, public val seconds: Long, public val high: Long)
 
@@ -131,6 +137,9 @@ public class Place internal constructor(
 
     /** The text in the storage that [kept] was read from or written as. */
     private var stored: String? = null
+
+    /** The key of the place that is being taken. It is in the storage, too: the reply may be lost with the process. */
+    private var joinKey: String? = null
 
     /** When the wait in [kept] was told, by the steady clock. */
     private var toldAtMs = 0.0
@@ -256,16 +265,32 @@ public class Place internal constructor(
     }
 
     private suspend fun ask(token: String?): Answer {
-        val reply = post(if (token == null) "wait" else "entry", token)
+        val reply = if (token == null) post("wait", "idempotencyKey", keyOfJoin()) else post("entry", "token", token)
         if (reply.status !in 200..299) throw problemOf(reply)
         return answerOf(reply.body)
     }
 
-    private suspend fun post(call: String, token: String?): Reply {
-        val body = buildMap {
-            put("zoneId", zone)
-            if (token != null) put("token", token)
+    /** The key of this `wait`, which is the same until the place is known: whoever sends it again gets the same place. */
+    private suspend fun keyOfJoin(): String {
+        joinKey?.let { return it }
+        val nowMs = platform.deviceMs()
+        var made = platform.newKey()
+        try {
+            writing?.join()
+            val (stored, at) = platform.storage?.get(key + JOIN_KEY).orEmpty().split(" ").let { it.first() to it.last().toDoubleOrNull() }
+            if (at != null && stored.isNotEmpty() && nowMs - at in 0.0..JOIN_KEY_MS) made = stored
+            else platform.storage?.set(key + JOIN_KEY, "$made $nowMs")
+        } catch (end: CancellationException) {
+            throw end
+        } catch (_: Exception) {
+            // Without storage, the key lasts as long as the process.
         }
+        joinKey = made
+        return made
+    }
+
+    private suspend fun post(call: String, field: String, value: String): Reply {
+        val body = mapOf("zoneId" to zone, field to value)
         val reply = withTimeoutOrNull(SLOWEST_MS) { platform.http.post("${server}traffic/$call", writeJson(body)) }
         return reply ?: throw Problem("offline")
     }
@@ -416,12 +441,14 @@ public class Place internal constructor(
         isOld = false
         val text = place?.write()
         stored = text
+        val (earlier, hadKey) = writing to (joinKey != null)
+        joinKey = null
         val storage = platform.storage ?: return
-        val earlier = writing
         writing = scope.launch {
             earlier?.join()
             try {
                 storage.set(key, text)
+                if (hadKey) storage.set(key + JOIN_KEY, null)
             } catch (end: CancellationException) {
                 throw end
             } catch (_: Exception) {
@@ -433,7 +460,7 @@ public class Place internal constructor(
     private fun giveUp(token: String) {
         scope.launch {
             try {
-                post("leave", token)
+                post("leave", "token", token)
             } catch (end: CancellationException) {
                 throw end
             } catch (_: Exception) {

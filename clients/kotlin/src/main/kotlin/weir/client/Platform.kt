@@ -4,6 +4,7 @@
 
 package weir.client
 
+import java.security.SecureRandom
 import kotlin.random.Random
 import kotlinx.coroutines.CoroutineDispatcher
 import kotlinx.coroutines.Dispatchers
@@ -42,9 +43,16 @@ public class Platform internal constructor(
     internal val deviceMs: () -> Double = { System.currentTimeMillis().toDouble() },
     /** A number from 0 to less than 1. */
     internal val random: () -> Double = Random::nextDouble,
+    /** A key that nobody can guess. */
+    internal val newKey: () -> String = ::randomKey,
     /** Runs one thing at a time. */
     internal val dispatcher: CoroutineDispatcher = Dispatchers.Default.limitedParallelism(1),
 )
+
+private val secure = SecureRandom()
+
+/** 128 random bits as 32 digits. */
+private fun randomKey(): String = ByteArray(16).also(secure::nextBytes).joinToString("") { "%02x".format(it) }
 
 /** A JVM from version 17 on. Without `storage`, a place lasts as long as the process. */
 public fun jvm(storage: Storage? = null): Platform = Platform(JvmHttp(), storage)

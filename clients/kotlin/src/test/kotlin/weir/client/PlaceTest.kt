@@ -61,6 +61,32 @@ class PlaceTest {
     }
 
     @Test
+    fun aStartAfterALostFirstReplyTakesTheSamePlaceForAWhile() = runTest {
+        for ((laterMs, isSame) in listOf(2_000.0 to true, 99_000.0 to true, 120_000.0 to false, -60_000.0 to false)) {
+            val (bodies, storage) = mutableListOf<String>() to Texts()
+            var deviceMs = 1_000_000.0
+            suspend fun start() {
+                val http = Http { _, body -> bodies.add(body).let { CompletableDeferred<Reply>().await() } }
+                val own = Platform(
+                    http = http,
+                    storage = storage,
+                    steadyMs = { testScheduler.currentTime.toDouble() },
+                    deviceMs = { deviceMs },
+                    dispatcher = StandardTestDispatcher(testScheduler),
+                )
+                val place = place("https://weir.test/", "Z", own)
+                testScheduler.runCurrent()
+                place.stop()
+            }
+            start()
+            deviceMs += laterMs
+            start()
+            val keys = bodies.map { fieldsOf(readJson(it))["idempotencyKey"] }
+            assertEquals(isSame, keys[0] == keys[1], "$laterMs ms later: $keys")
+        }
+    }
+
+    @Test
     fun aStorageThatFailsTakesNoPlaceAway() = runTest {
         val broken = object : Storage {
             override suspend fun get(key: String) = throw IllegalStateException("no storage")

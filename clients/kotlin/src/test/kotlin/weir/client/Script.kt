@@ -14,10 +14,17 @@ internal class Script(one: Map<*, *>) {
     private val steps = ArrayDeque((one["steps"] as List<*>).map(::fieldsOf))
     private var repliedAtMs: Double? = null
 
+    /** The key of the place that the client is taking, and the keys of places that it had or gave up. */
+    private var key: String? = null
+    private val usedKeys = mutableSetOf<String>()
+
     val isOver get() = steps.isEmpty()
 
     /** Takes the next step if it is not a call: what the user, the app or the clock does. */
-    fun action(): Map<*, *>? = if (steps.firstOrNull()?.containsKey("call") == false) steps.removeFirst() else null
+    fun action(): Map<*, *>? {
+        if (steps.firstOrNull()?.containsKey("call") != false) return null
+        return steps.removeFirst().also { if (it.containsKey("user")) endKey() }
+    }
 
     /** Judges a call at a time. Returns its step: with the reply, and perhaps with what the user does before the reply. */
     fun call(call: String, body: Map<*, *>, atMs: Double): Map<*, *> {
@@ -31,10 +38,26 @@ internal class Script(one: Map<*, *>) {
         val wanted = if (step["call"] == "wait") null else step["token"]
         val isRight = body["token"] == wanted || (step["call"] != "wait" && step["token"] == null)
         if (!isRight) faults += "$call came with the token ${body["token"]}, not $wanted"
+        if (call == "wait") judgeKey(body["idempotencyKey"] as String?)
+        // Who asks for a place has taken it, and whoever leaves takes it no more.
+        if (call != "wait" || step["user"] != null) endKey()
         val (least, most) = (step["after_ms"] as List<*>?)?.map { it as Double } ?: listOf(0.0, Double.POSITIVE_INFINITY)
         val after = repliedAtMs?.let { atMs - it } ?: 0.0
         if (after < least || after > most) faults += "$call came $after ms after the last reply, not within $least to $most"
         return step
+    }
+
+    /** A `wait` is repeated with its key until its place is known, and no key is used for two places. */
+    private fun judgeKey(sent: String?) {
+        if (sent?.matches(Regex("[A-Za-z0-9_-]{22,64}")) != true) faults += "wait came with the key $sent"
+        if (sent in usedKeys) faults += "wait came with the key $sent of an earlier place"
+        if (key != null && sent != key) faults += "wait was repeated with the key $sent, not $key"
+        key = sent
+    }
+
+    private fun endKey() {
+        key?.let(usedKeys::add)
+        key = null
     }
 
     /** The reply to the last call was sent at this time. */

@@ -1,0 +1,121 @@
+//! The keys of the last joins of one zone, for the embedded store: who joined under which key lately.
+//!
+//! Keys are in two generations of [`JoinKey::KEPT_MS`], so that a generation is dropped as a whole. Invariants: a key is kept for one
+//! generation at least and two at most; a generation has at most [`JoinKey::MOST_A_MINUTE`] keys for each of its minutes.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    mem,
+};
+
+use admission::{JoinKey, Joined, Ticket};
+
+use crate::JoinedOnce;
+
+/// The keys of one generation and their tickets: epoch, number, and when it was issued.
+type Keys = HashMap<JoinKey, (u32, u64, u64)>;
+
+/// The most keys of a generation.
+const MOST: u64 = JoinKey::MOST_A_MINUTE as u64 * JoinKey::KEPT_MS / 60_000;
+
+fn ticket((epoch, seq, issued_ms): (u32, u64, u64)) -> Ticket {
+    Ticket { epoch, seq, issued_ms, first_told: None, told_s: None }
+}
+
+/// The joins with a key.
+#[derive(Debug, Default)]
+pub(crate) struct RecentJoins {
+    /// When the younger generation began, in milliseconds on the store's clock.
+    begun_ms: u64,
+    young: Keys,
+    old: Keys,
+}
+
+impl RecentJoins {
+    /// Joins as many people as `keys` has. `join` gives out new tickets: so many, perhaps none.
+    ///
+    /// # Errors
+    /// Those of `join`. No key is noted then.
+    pub(crate) fn join<E>(
+        &mut self,
+        keys: &[Option<JoinKey>],
+        now_ms: u64,
+        join: impl FnOnce(u32) -> Result<Joined, E>,
+    ) -> Result<JoinedOnce, E> {
+        self.forget_old(now_ms);
+        let mut earlier = vec![None; keys.len()];
+        // Who gets a new ticket under which key: of the new ones, the first has number 0. And who came together with one of these.
+        let (mut new, mut with, mut twins) = (0, HashMap::new(), Vec::new());
+        for (at, key) in keys.iter().enumerate() {
+            earlier[at] = key.and_then(|key| self.ticket(key));
+            if earlier[at].is_some() {
+                continue;
+            }
+            match key.map(|key| with.entry(key)) {
+                Some(Entry::Occupied(first)) => twins.push((at, *first.get())),
+                vacant => {
+                    if let Some(Entry::Vacant(place)) = vacant {
+                        place.insert(new);
+                    }
+                    new += 1;
+                }
+            }
+        }
+        let joined = join(new)?;
+        for (key, number) in with {
+            self.note(key, (joined.epoch, joined.first + u64::from(number), joined.at_ms));
+        }
+        for (at, number) in twins {
+            let seq = joined.first + u64::from(number);
+            earlier[at] = Some(ticket((joined.epoch, seq, joined.at_ms)));
+        }
+        Ok(JoinedOnce { earlier, joined })
+    }
+
+    /// Drops the keys that are too old at `now_ms`.
+    fn forget_old(&mut self, now_ms: u64) {
+        let age_ms = now_ms.saturating_sub(self.begun_ms);
+        if age_ms >= JoinKey::KEPT_MS {
+            self.old = if age_ms < 2 * JoinKey::KEPT_MS { mem::take(&mut self.young) } else { Keys::new() };
+            self.young = Keys::new();
+            self.begun_ms = now_ms;
+        }
+    }
+
+    /// The ticket of whoever joined with this key.
+    fn ticket(&self, key: JoinKey) -> Option<Ticket> {
+        self.young.get(&key).or_else(|| self.old.get(&key)).map(|kept| ticket(*kept))
+    }
+
+    /// Somebody joined with this key.
+    fn note(&mut self, key: JoinKey, ticket: (u32, u64, u64)) {
+        if (self.young.len() as u64) < MOST {
+            self.young.insert(key, ticket);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_kept_for_a_generation_and_for_two_at_most() {
+        let (one, other) = (JoinKey([1; 16]), JoinKey([2; 16]));
+        let mut joins = RecentJoins::default();
+        joins.forget_old(1_000_000);
+        joins.note(one, (7, 70, 1_000_000));
+        let after = |joins: &mut RecentJoins, ms: u64| {
+            joins.forget_old(1_000_000 + ms);
+            (joins.ticket(one).map(|ticket| ticket.seq), joins.ticket(other).map(|ticket| ticket.seq))
+        };
+        assert_eq!(after(&mut joins, 119_999), (Some(70), None));
+        joins.note(other, (7, 71, 1_119_999));
+        assert_eq!(after(&mut joins, 120_000), (Some(70), Some(71)));
+        assert_eq!(after(&mut joins, 239_999), (Some(70), Some(71)));
+        assert_eq!(after(&mut joins, 240_000), (None, None));
+        // Whoever comes after a long time finds nothing of before.
+        joins.note(one, (7, 72, 1_240_000));
+        assert_eq!(after(&mut joins, 480_000), (None, None));
+    }
+}
