@@ -1,4 +1,4 @@
-// The events of a zone that are over, and those that were deleted: their sums, and the data of their reports.
+// The events of a zone that are over, and those that were deleted or moved: their sums, and the data of their reports.
 //
 // Invariant: every figure is that of the server's report, which `weir event report` writes, too. Reports are fetched one after the other,
 // without their minutes; one whose time is over is fetched once.
@@ -12,7 +12,14 @@ import { count, dayOf, localOf, span, spokenOf, t } from "./words.js";
 
 const COLUMNS = ["event", "began", "lasted", "order", "joined", "entered", "left", "longest", "data"];
 
-const reportPath = (zone, id) => `${zonePath(zone)}/events/${encodeURIComponent(id)}/report`;
+/** The name of an event may have been used before, so its beginning says which one it is. */
+const reportPath = (zone, { id, begins }) => `${zonePath(zone)}/events/${encodeURIComponent(id)}/report?begins=${encodeURIComponent(begins)}`;
+
+/** When an event began, on the clock of this place if that can be computed. */
+const beganOf = ({ begins }) => {
+  const begins_s = secondOf(begins);
+  return begins_s === null ? begins : localOf(begins_s);
+};
 
 /** Another definition of an event has another report. */
 const keyOf = ({ event, deleted_at }) => JSON.stringify([event, deleted_at]);
@@ -46,7 +53,7 @@ export function PastEvents({ id, events }) {
       const known = reports.current.get(keyOf(one));
       if (known?.made >= known?.to) continue;
       try {
-        reports.current.set(keyOf(one), await call("GET", `${reportPath(id, one.event.id)}?minutes=false`));
+        reports.current.set(keyOf(one), await call("GET", `${reportPath(id, one.event)}&minutes=false`));
       } catch (error) {
         if (!(error instanceof Refused)) throw error;
         if (!known) reports.current.set(keyOf(one), { why: error.message || error.code });
@@ -66,7 +73,7 @@ export function PastEvents({ id, events }) {
   const download = async ({ event }) => {
     setFault("");
     try {
-      save(`${id}-${event.id}.json`.replaceAll(":", "_"), await call("GET", reportPath(id, event.id)));
+      save(`${id}-${event.id}.json`.replaceAll(":", "_"), await call("GET", reportPath(id, event)));
       say(t("past.saved", { id: event.id }));
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
@@ -81,7 +88,7 @@ export function PastEvents({ id, events }) {
   const notes = past.flatMap((one) => {
     const report = reportOf(one);
     const texts = report?.why ? [t("past.unknown", { why: report.why })] : (report?.missing ?? []).map(spokenOf);
-    return texts.map((text) => [one.event.id, text]);
+    return texts.map((text) => [one.event, text]);
   });
   return (
     <section class="past" aria-labelledby="past-title">
@@ -95,7 +102,7 @@ export function PastEvents({ id, events }) {
             const { event, deleted_at } = one;
             const [begins_s, ends_s] = [secondOf(event.begins), secondOf(event.ends)];
             const cells = {
-              began: begins_s === null ? event.begins : localOf(begins_s),
+              began: beganOf(event),
               lasted: begins_s === null || ends_s === null ? "–" : span(ends_s - begins_s),
               order: t(`order.${event.order ?? "arrival"}`),
               joined: figure(one, ({ joined }) => count(joined)),
@@ -111,7 +118,7 @@ export function PastEvents({ id, events }) {
                 </th>
                 {Object.entries(cells).map(([name, cell]) => <td role="cell" data-label={t(`past.${name}`)}>{cell}</td>)}
                 <td role="cell" data-label={t("past.data")}>
-                  <button type="button" onClick={() => download(one)}>{t("past.save")}<span class="unseen"> {event.id}</span></button>
+                  <button type="button" onClick={() => download(one)}>{t("past.save")}<span class="unseen"> {event.id}, {beganOf(event)}</span></button>
                 </td>
               </tr>
             );
@@ -119,7 +126,7 @@ export function PastEvents({ id, events }) {
         </tbody>
       </table>
       {fault && <p class="then danger" role="alert">{fault}</p>}
-      {notes.length > 0 && <ul class="muted">{notes.map(([name, text]) => <li><b>{name}</b>: {text}</li>)}</ul>}
+      {notes.length > 0 && <ul class="muted">{notes.map(([event, text]) => <li><b>{event.id}</b> ({beganOf(event)}): {text}</li>)}</ul>}
       <p class="muted">{t("past.how")}</p>
     </section>
   );

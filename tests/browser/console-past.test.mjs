@@ -66,8 +66,8 @@ test("past events are shown with their sums, and their data is downloaded", asyn
   await change(weir, { events: [coming] });
   const phone = await open(t, weir, { locale: "ko-KR", timezoneId: "Asia/Seoul", colorScheme: "dark", viewport: { width: 390, height: 844 } });
   const korean = section(phone, "지난 행사");
-  await korean.getByRole("row", { name: /^sale 삭제됨/ }).waitFor();
-  await korean.getByText("이벤트가 구역에서 삭제되었습니다.").waitFor();
+  await korean.getByRole("row", { name: /^sale 삭제 또는 이동됨/ }).waitFor();
+  await korean.getByText("이벤트가 구역에서 삭제되었거나 시작 시각이 바뀌었습니다.").waitFor();
   await until("the sums are the same", async () => (await korean.locator('[data-label="온 사람"]').textContent()) === "3");
   assert.deepEqual(await axe(phone), []);
   const [wide, room] = await phone.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);

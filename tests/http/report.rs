@@ -124,6 +124,26 @@ pub(crate) fn an_event_is_reported_after_a_kill() {
     let (code, said, complaint) = report("sale");
     assert_eq!(code, Some(0), "{said}{complaint}");
     assert!(said.contains("missing: The event was deleted"), "{said}");
+    // Its name is used again. Both are listed, and the beginning says which one is meant.
+    let again = json!({ "id": "sale", "prequeue_from": in_s(1_300).0, "begins": in_s(1_400).0, "ends": in_s(1_500).0 });
+    let (status, changed) = patch(&weir, &json!({ "events": [later, again] }));
+    assert_eq!(status, 200, "{changed}");
+    assert_eq!(listed(0), ("sale".into(), "over".into(), true));
+    assert_eq!(listed(2), ("sale".into(), "before".into(), false));
+    let begins = told["event"]["begins"].as_str().expect("an instant");
+    let refused = ask("/sale/report").json();
+    assert_eq!(refused["code"], "not_begun");
+    let detail = refused["detail"].as_str().expect("a text");
+    assert!(detail.contains(&format!("ask for it with begins={begins}")), "{detail}");
+    let earlier = ask(&format!("/sale/report?begins={begins}")).json();
+    assert_eq!((&earlier["event"]["begins"], &earlier["sums"]["joined"]), (&begins.into(), &14.into()));
+    assert_eq!(ask("/sale/report?begins=2020-01-01T00:00:00Z").json()["code"], "unknown_event");
+    assert_eq!(ask("/sale/report?begins=noon").json()["code"], "wrong_type");
+    let args: Vec<&str> =
+        ["event", "report", "Z", "sale", "--begins", begins].into_iter().chain(files).collect();
+    let (code, said, complaint) = command(&args, Some(&weir));
+    assert_eq!(code, Some(0), "{said}{complaint}");
+    assert!(said.contains("missing: The event was deleted"), "{said}");
     let (code, _, complaint) = report("other");
     assert_eq!(code, Some(65), "{complaint}");
     assert!(complaint.contains("the zone has no event other"), "{complaint}");

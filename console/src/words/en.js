@@ -222,10 +222,10 @@ export const en = {
   "past.data": "Data",
   "past.save": "Download",
   "past.saved": "The data of the event {id} was downloaded",
-  "past.deleted": "deleted",
+  "past.deleted": "deleted or moved",
   "past.unknown": "its figures are not known now: {why}",
   "past.refused": "The data of the event {id} cannot be had: {why}",
-  "past.how": "The figures are those of “weir event report”, from the beginning of the pre-queue to an hour behind the end. The store keeps them for 400 days. A deleted event is listed while this server remembers its deletion, among its last 200 changes since its start. Add it again with its times, and its figures are here again; the audit log has them.",
+  "past.how": "The figures are those of “weir event report”, from the beginning of the pre-queue to an hour behind the end. The store keeps them for 400 days. An event that was deleted or moved is listed while this server remembers that change, among its last 200 since its start. Add it again with its times, and its figures are here again; the audit log has them.",
 
   schedule: "Events",
   "schedule.none": "No event is planned.",

@@ -488,6 +488,12 @@ const BEFORE_PAGE: &str = "#before_page";
 const AFTER_PAGE: &str = "#after_page";
 
 impl Event {
+    /// Whether `other` is the same sale: it has the same name and begins at the same instant. A name alone may be used again.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.id == other.id && self.begins.unix_s == other.begins.unix_s
+    }
+
     /// All of it in one text, for registers and tags.
     #[must_use]
     pub fn text(&self) -> String {

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Definition, Schedule, ZoneId};
+use admission::{Definition, Event, Moment, Schedule, ZoneId};
 use events::{Bus, Kind, Kinds, Scope, SubscribeError, Subscription};
 use gate::{Gate, definitions::Change};
 use store::Store;
@@ -130,22 +130,25 @@ impl ChangeLog {
         state.changes.iter().filter(wanted).cloned().collect()
     }
 
-    /// The events of a zone that were deleted after their pre-queues had begun and are not in `now`, as they were before that, each with
-    /// the time of the deletion in milliseconds since 1970. The last [`DELETED_MOST`], the newest first.
+    /// The events that a zone has no longer, although they had begun: those that were deleted after their pre-queues had begun, and those
+    /// that were moved to another beginning. Each is as it was before that, with the time of the change in milliseconds since 1970. An event
+    /// is its name and its beginning, so a name that is used again hides nothing. The last [`DELETED_MOST`], the newest first.
     #[must_use]
-    pub fn deleted_events(&self, zone: &str, now: &Schedule) -> Vec<(u64, admission::Event)> {
-        let mut deleted: Vec<(u64, admission::Event)> = Vec::new();
+    pub fn deleted_events(&self, zone: &str, now: &Schedule) -> Vec<(u64, Event)> {
+        let mut deleted: Vec<(u64, Event)> = Vec::new();
         for change in self.of(Some(zone)) {
             let none = Schedule::default();
-            let schedule =
-                |of: &Option<Definition>| of.as_ref().map_or(none.clone(), |it| it.schedule.clone());
-            let after = schedule(&change.after);
-            for event in schedule(&change.before).events() {
-                let id = event.id.as_str();
-                let is_known =
-                    now.get(id).is_some() || deleted.iter().any(|(_, known)| known.id.as_str() == id);
-                let had_begun = u64::from(event.prequeue_from.unix_s()) * 1_000 <= change.at_ms;
-                if after.get(id).is_none() && had_begun && !is_known {
+            let [before, after] = [&change.before, &change.after]
+                .map(|definition| definition.as_ref().map_or(&none, |it| &it.schedule));
+            let had_come = |moment: &Moment| u64::from(moment.unix_s()) * 1_000 <= change.at_ms;
+            for event in before.events() {
+                let listed = deleted.iter().map(|(_, event)| event);
+                let mut known = now.events().iter().chain(after.events()).chain(listed);
+                let is_known = known.any(|other| other.is_same(event));
+                // A pre-queue that goes on has its people in the event as it is now, unless people entered before.
+                let goes_on = after.get(event.id.as_str()).is_some_and(|next| had_come(&next.prequeue_from));
+                let had_begun = had_come(if goes_on { &event.begins } else { &event.prequeue_from });
+                if had_begun && !is_known {
                     deleted.push((change.at_ms, event.clone()));
                 }
             }
@@ -265,39 +268,61 @@ mod tests {
         assert_eq!(changes.of(None).len(), MOST);
     }
 
-    #[tokio::test]
-    async fn events_that_were_deleted_are_remembered() {
-        let event = |id: &str, from: &str| {
-            let (begins, ends) = ("2099-12-01T09:00:00Z", "2099-12-02T09:00:00Z");
-            sample::event(
-                serde_json::json!({ "id": id, "prequeue_from": from, "begins": begins, "ends": ends }),
-            )
-        };
-        let (begun, later) = ("2026-01-01T00:00:00Z", "2099-12-01T08:00:00Z");
-        let log = ChangeLog::new(vec![(zone("A"), sample::zone_with(vec![event("old", begun)]))]);
-        for next in [
-            vec![],
-            vec![event("new", later)],
-            vec![event("other", begun)],
-            vec![event("old", begun)],
-            vec![],
-        ] {
-            log.lock().compare(vec![(zone("A"), sample::zone_with(next))]);
+    /// An event of an hour in a year, with half an hour of pre-queue.
+    fn event_in(year: u32, id: &str) -> Event {
+        let at = |time: &str| format!("{year}-01-01T{time}:00Z");
+        sample::event(serde_json::json!({
+            "id": id, "prequeue_from": at("08:30"), "begins": at("09:00"), "ends": at("10:00"),
+        }))
+    }
+
+    /// The years and names of the events that are gone from zone A, which had the events of `steps` one after the other.
+    fn gone_after(steps: &[&[Event]]) -> Vec<String> {
+        let [first, later @ ..] = steps else { panic!("a zone has some events first") };
+        let log = ChangeLog::new(vec![(zone("A"), sample::zone_with(first.to_vec()))]);
+        for next in later {
+            log.lock().compare(vec![(zone("A"), sample::zone_with(next.to_vec()))]);
         }
-        let names = |now: &Schedule| -> Vec<String> {
-            log.deleted_events("A", now).into_iter().map(|(_, event)| event.id.to_string()).collect()
+        let now = sample::zone_with(steps[steps.len() - 1].to_vec()).schedule;
+        assert!(log.deleted_events("B", &now).is_empty());
+        let name = |(_, event): (u64, Event)| format!("{} {}", &event.begins.to_string()[..4], event.id);
+        log.deleted_events("A", &now).into_iter().map(name).collect()
+    }
+
+    #[test]
+    fn events_that_were_deleted_are_remembered() {
+        let [old, other, coming] =
+            [(2020, "old"), (2021, "other"), (2099, "new")].map(|(year, id)| event_in(year, id));
+        let old = std::slice::from_ref(&old);
+        let steps = [old, &[], &[coming], &[other], old, &[]];
+        let gone = ["2020 old", "2021 other"];
+        assert_eq!(gone_after(&steps), gone, "once each, and not the one that had not begun");
+        assert_eq!(gone_after(&steps[..5]), ["2021 other"], "what is there is not deleted");
+    }
+
+    #[test]
+    fn a_name_that_is_used_again_hides_no_past_event() {
+        let [first, second, coming] = [2020, 2021, 2099].map(|year| event_in(year, "sale"));
+        let (first, second, coming) = ([first], [second], [coming]);
+        let both = ["2021 sale", "2020 sale"];
+        assert_eq!(gone_after(&[&first, &[], &second, &[], &coming]), both, "deleted, and added again");
+        assert_eq!(gone_after(&[&first, &second, &coming]), both, "moved");
+        assert_eq!(gone_after(&[&first, &second, &first]), ["2021 sale"], "moved back");
+        assert!(gone_after(&[&coming, &second]).is_empty(), "nothing of it had begun");
+    }
+
+    #[test]
+    fn an_event_that_is_moved_in_its_pre_queue_is_the_same_one() {
+        let prequeue = |from: u32, begins: u32| {
+            let at = |year: u32| format!("{year}-01-01T00:00:00Z");
+            sample::event(serde_json::json!({
+                "id": "sale", "prequeue_from": at(from), "begins": at(begins), "ends": at(begins + 1),
+            }))
         };
-        assert_eq!(
-            names(&Schedule::default()),
-            ["old", "other"],
-            "once each, and not the one that had not begun"
-        );
-        assert_eq!(
-            names(&sample::zone_with(vec![event("old", begun)]).schedule),
-            ["other"],
-            "what is there is not deleted"
-        );
-        assert!(log.deleted_events("B", &Schedule::default()).is_empty());
+        let (soon, later) = ([prequeue(2020, 2098)], [prequeue(2020, 2099)]);
+        assert!(gone_after(&[&soon, &later]).is_empty(), "its pre-queue goes on");
+        assert_eq!(gone_after(&[&soon, &[prequeue(2097, 2099)]]), ["2098 sale"], "its pre-queue is gone");
+        assert_eq!(gone_after(&[&[prequeue(2019, 2020)], &later]), ["2020 sale"], "people had entered");
     }
 
     #[tokio::test]

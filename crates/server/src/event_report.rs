@@ -40,6 +40,8 @@ pub struct Wanted {
     pub zone: String,
     /// The event.
     pub event: String,
+    /// When it began, if its name was used again: an instant, as events have it.
+    pub begins: Option<String>,
     /// The HTML file, if there is to be one.
     pub html: Option<PathBuf>,
     /// The JSON file, if there is to be one.
@@ -81,7 +83,8 @@ struct Report {
 /// # Errors
 /// The server does not answer, nothing is known of the event, or a file cannot be written.
 pub async fn run(wanted: &Wanted, server: &Server, audit: Option<PathBuf>) -> Result<(), Failure> {
-    let reply = client_of(server)?.get(&report_of(&wanted.zone, &wanted.event)).await?.value;
+    let path = report_of(&wanted.zone, &wanted.event, wanted.begins.as_deref());
+    let reply = client_of(server)?.get(&path).await?.value;
     let mut report: Report = serde_json::from_value(reply).map_err(|why| {
         let what =
             format!("the server's report cannot be read: {why}; use the command of the server's version");

@@ -283,9 +283,10 @@ fn path_of(zone: &str) -> String {
     format!("/admin/v1/zones/{}", in_path(zone))
 }
 
-/// The path of the report of an event in the admin API.
-pub(crate) fn report_of(zone: &str, event: &str) -> String {
-    format!("{}/events/{}/report", path_of(zone), in_path(event))
+/// The address of the report of an event in the admin API. `begins` says which one, if its name was used again.
+pub(crate) fn report_of(zone: &str, event: &str, begins: Option<&str>) -> String {
+    let query = begins.map_or(String::new(), |begins| format!("?begins={}", in_path(begins)));
+    format!("{}/events/{}/report{query}", path_of(zone), in_path(event))
 }
 
 /// The address of the last changes of a zone in the admin API.

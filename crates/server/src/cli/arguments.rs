@@ -251,6 +251,9 @@ fn draw() -> Command {
 
 fn event(settings: &[Arg]) -> Command {
     let event = Arg::new("event").value_name("EVENT").required(true).help("The event's id");
+    let begins = Arg::new("begins").long("begins").value_name("INSTANT").help(
+        "When the event began, if its name was used again [default: the event that the zone has, or the last one of this name]",
+    );
     let file =
         |name: &'static str, help: &'static str| Arg::new(name).long(name).value_name("FILE").help(help);
     let [_, admin, token_file] = server();
@@ -260,7 +263,7 @@ fn event(settings: &[Arg]) -> Command {
              with the audit log that --audit-dir or --config names, if there is one",
         )
         .args(settings)
-        .args([admin, token_file, zone().required(true), event])
+        .args([admin, token_file, zone().required(true), event, begins])
         .arg(file("out", "The HTML file to write"))
         .arg(file("json", "The JSON file to write"))
         .group(ArgGroup::new("files").args(["out", "json"]).required(true).multiple(true));

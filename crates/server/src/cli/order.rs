@@ -91,6 +91,7 @@ pub fn read(
         let wanted = event_report::Wanted {
             zone: args.text("zone").unwrap_or_default(),
             event: args.text("event").unwrap_or_default(),
+            begins: args.text("begins"),
             html: file("out"),
             json: file("json"),
         };

@@ -113,11 +113,11 @@ impl Outline {
         Self { version: VERSION, zone, from: from_s, to: to_s, made: made_s, sums, changes, missing }
     }
 
-    /// The event was deleted.
+    /// The event was deleted, or moved to another beginning.
     pub fn note_deleted(&mut self) {
         let deleted = said!(
-            "The event was deleted from the zone. It is shown as it was before that.",
-            "이벤트가 구역에서 삭제되었습니다. 삭제되기 전의 내용을 보여 줍니다."
+            "The event was deleted from the zone, or moved to another beginning. It is shown as it was before that.",
+            "이벤트가 구역에서 삭제되었거나 시작 시각이 바뀌었습니다. 그 전의 내용을 보여 줍니다."
         );
         self.missing.insert(0, deleted);
     }
@@ -125,8 +125,8 @@ impl Outline {
     /// The draw of the event is not known any more.
     pub fn note_no_draw(&mut self) {
         self.missing.push(said!(
-            "The draw: a server does not show that of a deleted event. Its record is with those who kept it.",
-            "추첨: 서버는 삭제된 이벤트의 추첨을 보여 주지 않습니다. 기록은 보관한 사람에게 있습니다."
+            "The draw: a server does not show that of an event that was deleted or moved. Its record is with those who kept it.",
+            "추첨: 서버는 삭제되었거나 시작 시각이 바뀐 이벤트의 추첨을 보여 주지 않습니다. 기록은 보관한 사람에게 있습니다."
         ));
     }
 

@@ -8,7 +8,7 @@ use axum::extract::{RawQuery, State};
 
 use super::{
     Json,
-    query::{EventInPath, NoQuery, ZoneInPath, flag},
+    query::{EventInPath, NoQuery, ZoneInPath, event_instant, flag},
     shape::{EventOfZone, EventsOfZone, ReportShape},
     state::AdminState,
 };
@@ -22,7 +22,7 @@ use crate::{
     servers::{Armed, coming, is_near},
 };
 
-/// The events of a zone: before, now and over, and those that were deleted.
+/// The events of a zone: before, now and over, and those that were deleted or moved.
 #[utoipa::path(
     get,
     path = "/admin/v1/zones/{id}/events",
@@ -59,6 +59,8 @@ pub(super) async fn list(
     params(
         ("id" = String, Path, description = "The zone's id"),
         ("event" = String, Path, description = "The event's id"),
+        ("begins" = Option<String>, Query, description = "When the event began, if its name was used again: `begins` of the list of events. \
+            Without it, the event that the zone has, or the last one of this name that it had"),
         ("minutes" = Option<bool>, Query, description = "`false`: without the minutes, which may be many"),
     ),
     responses((status = 200, body = ReportShape)),
@@ -68,20 +70,32 @@ pub(super) async fn report(
     RawQuery(query): RawQuery,
     EventInPath { zone, event: id }: EventInPath,
 ) -> Result<Json<ReportShape>, Problem> {
-    let [minutes] = fields(query.as_deref(), ["minutes"], Others::Refused)?;
+    let [minutes, begins] = fields(query.as_deref(), ["minutes", "begins"], Others::Refused)?;
     let with_minutes = flag("minutes", minutes.as_deref(), true)?;
-    let found = state.events_of(&zone)?.into_iter().find(|(event, _)| event.id.as_str() == id);
-    let (event, deleted_at) = found.ok_or_else(|| {
+    let begins_s = begins.as_deref().map(|text| event_instant("begins", text)).transpose()?;
+    let mut named = state.events_of(&zone)?;
+    named.retain(|(event, _)| event.id.as_str() == id);
+    let of_wanted = |(event, _): &&(Event, _)| begins_s.is_none_or(|at_s| event.begins.unix_s() == at_s);
+    let (event, deleted_at) = named.iter().find(of_wanted).cloned().ok_or_else(|| {
         let shown: String = id.chars().take(ZoneId::MAX_LEN).collect();
+        let then = begins.map_or(String::new(), |begins| format!(" that begins at {begins}"));
         let what = format!(
-            "the zone has no event {shown}, and this server remembers no deletion of one whose pre-queue had begun; an event that is added \
-             again with its times has its report again"
+            "the zone has no event {shown}{then}, and this server remembers no deletion of one whose pre-queue had begun; an event that is \
+             added again with its times has its report again"
         );
         Problem::new(UNKNOWN_EVENT, what)
     })?;
     let now_s = unix_ms() / 1_000;
-    let span = Span::of(&event, now_s)
-        .ok_or_else(|| Problem::new(NOT_BEGUN, format!("its pre-queue begins at {}", event.prequeue_from)))?;
+    let span = Span::of(&event, now_s).ok_or_else(|| {
+        let mut what = format!("its pre-queue begins at {}", event.prequeue_from);
+        if let Some((earlier, _)) = named.iter().find(|(_, deleted_at)| deleted_at.is_some()) {
+            what += &format!(
+                "; an earlier event of this name began at {0}: ask for it with begins={0}",
+                earlier.begins
+            );
+        }
+        Problem::new(NOT_BEGUN, what)
+    })?;
     let minute = |unix_s: u64| u32::try_from(unix_s / 60).unwrap_or(u32::MAX);
     let (minutes, until_ms) = ((minute(span.from_s), minute(span.to_s)), span.to_s * 1_000);
     // The semaphore is never closed.
@@ -93,8 +107,8 @@ pub(super) async fn report(
     if deleted_at.is_some() {
         outline.note_deleted();
     }
-    let published =
-        state.draws.event(zone.as_str(), &id).map(|event| state.draws.announcement(&zone, &event));
+    let current = state.draws.event(zone.as_str(), &id).filter(|current| current.is_same(&event));
+    let published = current.map(|event| state.draws.announcement(&zone, &event));
     if event.draw.is_some() && published.is_none() {
         outline.note_no_draw();
     }
@@ -114,7 +128,8 @@ fn word_of(stage: Stage) -> &'static str {
 }
 
 impl AdminState {
-    /// The events of a zone, and the deleted ones that this server remembers, with the time of their deletion in milliseconds since 1970.
+    /// The events of a zone, and those that it has no longer and this server remembers, with the time of their deletion, or of their move
+    /// to another beginning, in milliseconds since 1970.
     fn events_of(&self, zone: &ZoneId) -> Result<Vec<(Event, Option<u64>)>, Problem> {
         let schedule = self.definition(zone)?.schedule;
         let deleted = self.changes.deleted_events(zone.as_str(), &schedule);

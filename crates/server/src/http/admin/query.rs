@@ -2,7 +2,7 @@
 //!
 //! Invariant: a part that cannot be read leads to a problem document.
 
-use admission::ZoneId;
+use admission::{ZoneId, parse_instant};
 use axum::extract::{FromRequestParts, Path};
 use gate::definitions::Author;
 use hyper::http::request::Parts;
@@ -134,4 +134,10 @@ pub(super) fn instant(name: &str, text: &str) -> Result<u32, Problem> {
         let what = format!("`{name}` must be a whole number of seconds since 1970, in the address");
         Problem::new(WRONG_TYPE, what)
     })
+}
+
+/// Reads an instant of the query as events have it, and returns it in seconds since 1970.
+pub(super) fn event_instant(name: &str, text: &str) -> Result<u32, Problem> {
+    parse_instant(text)
+        .map_err(|fault| Problem::new(WRONG_TYPE, format!("`{name}`, in the address, {fault}")))
 }

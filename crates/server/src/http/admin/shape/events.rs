@@ -8,15 +8,15 @@ use utoipa::ToSchema;
 use super::{EventShape, PastMinuteShape};
 use crate::{event_report::Outline, http::public::shape::Draw, servers::Armed, stats};
 
-/// An event of a zone, or one that was deleted.
+/// An event of a zone, or one that was deleted, or moved to another beginning. Its name and its `begins` say which one it is.
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct EventOfZone {
     #[schema(value_type = EventShape)]
     pub(in crate::http) event: EventJson,
-    /// Where it is now: `before` its pre-queue, in its `prequeue`, `open`, or `over`. Of a deleted event: `over`.
+    /// Where it is now: `before` its pre-queue, in its `prequeue`, `open`, or `over`. Of one that was deleted or moved: `over`.
     #[schema(example = "prequeue")]
     pub(in crate::http) is: &'static str,
-    /// When it was deleted, in milliseconds since 1970; null if it is in the zone's definition.
+    /// When it was deleted or moved, in milliseconds since 1970; null if it is in the zone's definition.
     #[schema(required)]
     pub(in crate::http) deleted_at: Option<u64>,
     /// Which servers have read the event as it is now; null if it is over.
@@ -45,8 +45,8 @@ impl From<Armed> for ArmedShape {
     }
 }
 
-/// The events of a zone in the order of time, with those that were deleted after their pre-queues had begun, as far as the server
-/// remembers their deletion.
+/// The events of a zone in the order of time, with those that were deleted or moved after their pre-queues had begun, as far as the
+/// server remembers that change.
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct EventsOfZone {
     /// The time of the zone's store, in seconds since 1970.
@@ -66,7 +66,7 @@ pub(in crate::http) struct ReportShape {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     minutes: Option<Vec<PastMinuteShape>>,
-    /// The draw, as it is published; null if the order was that of arrival, or the event was deleted.
+    /// The draw, as it is published; null if the order was that of arrival, or the event was deleted or moved.
     #[schema(required, value_type = Option<Draw>)]
     draw: Option<Value>,
 }
