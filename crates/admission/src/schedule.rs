@@ -4,13 +4,12 @@
 //! that instant by its own clock, because the policy of an event has [`Policy::opens_at`]. So no server has to do anything then.
 //! Invariant: the events of a schedule are sorted and do not overlap, from the beginning of the pre-queue to the end.
 
-use std::{
-    fmt,
-    net::{Ipv4Addr, Ipv6Addr},
-    sync::Arc,
-};
+use std::{fmt, sync::Arc};
 
-use crate::{InstantFault, Mode, Notice, Opening, Policy, PolicyFault, ZoneId, parse_instant};
+use crate::{
+    InstantFault, Mode, NoAuthority, Notice, Opening, Policy, PolicyFault, ZoneId, check_authority,
+    parse_instant,
+};
 
 /// An instant as an operator wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,15 +84,24 @@ pub enum NoPageAddress {
         max = PageAddress::MAX
     )]
     Form,
-    /// No host can have this name.
+    /// No host can have this name, or browsers read another one in it.
     #[error(
-        "names no host: a host is a name as shop.example (letters, digits and hyphens between dots), or an address as 192.0.2.7 or \
-         [2001:db8::7]"
+        "names no host that browsers would ask for: a host is a name as shop.example (letters, digits and hyphens between dots, the last part \
+         no number), or an address as 192.0.2.7 or [2001:db8::7]"
     )]
     Host,
     /// The port is none.
     #[error("has no port behind the colon of its host: a port is 1 to 65535")]
     Port,
+}
+
+impl From<NoAuthority> for NoPageAddress {
+    fn from(fault: NoAuthority) -> Self {
+        match fault {
+            NoAuthority::Host => Self::Host,
+            NoAuthority::Port => Self::Port,
+        }
+    }
 }
 
 impl PageAddress {
@@ -114,7 +122,9 @@ impl PageAddress {
         }
         let of_host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
         match of_host.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default()) {
-            Some(host) => check_authority(host)?,
+            Some("") => return Err(NoPageAddress::Form),
+            Some(authority) if authority.contains('@') => return Err(NoPageAddress::Form),
+            Some(authority) => check_authority(authority)?,
             // Two slashes begin another host.
             None if text.starts_with('/') && !text.starts_with("//") => {}
             None => return Err(NoPageAddress::Form),
@@ -127,52 +137,6 @@ impl PageAddress {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-}
-
-/// The longest name of a host, and the longest part of one, in bytes.
-const HOST_MAX: usize = 253;
-const LABEL_MAX: usize = 63;
-
-/// Checks a host with or without a port.
-fn check_authority(authority: &str) -> Result<(), NoPageAddress> {
-    if authority.is_empty() || authority.contains('@') {
-        return Err(NoPageAddress::Form);
-    }
-    // The colons of an IPv6 address are within brackets.
-    let port_from = authority.rfind(']').unwrap_or(0);
-    let (host, port) = match authority[port_from..].split_once(':') {
-        Some((_, port)) => (&authority[..authority.len() - port.len() - 1], Some(port)),
-        None => (authority, None),
-    };
-    let is_port = |port: &str| {
-        port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse().is_ok_and(|port: u16| port > 0)
-    };
-    match port {
-        _ if !is_host(host) => Err(NoPageAddress::Host),
-        Some(port) if !is_port(port) => Err(NoPageAddress::Port),
-        _ => Ok(()),
-    }
-}
-
-/// Whether a host can have this name or address.
-fn is_host(host: &str) -> bool {
-    if let Some(address) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        return address.parse::<Ipv6Addr>().is_ok();
-    }
-    let is_label = |label: &str| {
-        (1..=LABEL_MAX).contains(&label.len())
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    // A dot may end a name.
-    let name = host.strip_suffix('.').unwrap_or(host);
-    let last = name.rsplit('.').next().unwrap_or_default();
-    // Browsers take a name whose last part is a number for an IPv4 address.
-    let is_address = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
-    name.len() <= HOST_MAX
-        && name.split('.').all(is_label)
-        && (!is_address || name.parse::<Ipv4Addr>().is_ok())
 }
 
 /// The value of this name.

@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use admission::is_asked_for;
 use ipnet::{IpNet, Ipv4Net};
 
 use crate::readings::decoded_where;
@@ -71,7 +72,12 @@ pub(super) fn host(text: &str) -> Result<String, String> {
         Some(other) => Err(format!(
             "`{text}`: no host has {other:?}; write a name as in `shop.example` or `*.shop.example`"
         )),
-        None => Ok(host),
+        // An empty host is that of requests without one.
+        None if host.is_empty() || host.contains('*') || is_asked_for(&host) => Ok(host),
+        None => Err(format!(
+            "`{text}`: browsers ask for another host or for none; write a name as in `shop.example`, whose last part is no number, or an \
+             address as in `192.0.2.7`"
+        )),
     }
 }
 
@@ -236,6 +242,9 @@ mod tests {
             ("[::1]:80", "write `[::1]`"),
             ("2001:db8::1", "write `[2001:db8::1]`"),
             ("a\u{0}.example", "no host has '\\0'"),
+            ("0x7f.1", "ask for another host"),
+            ("127.1", "ask for another host"),
+            ("xn--a.jp", "for none"),
         ] {
             let wrong = host(written).expect_err(written);
             assert!(wrong.contains(told), "{written}: {wrong}");

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use admission::ZoneId;
+use admission::{ZoneId, check_authority};
 use gate::cells::tenant;
 
 /// How the page hands over the pass. Never in a query, because queries are logged and sent as referrers.
@@ -118,15 +118,17 @@ impl fmt::Display for Target {
     }
 }
 
-/// The scheme, host and port of a web address; `None` if the address has other than printable ASCII characters, or the host
-/// has characters that could change the meaning of a content security policy.
+/// The scheme, host and port of a web address; `None` if the address has other than printable ASCII characters, or browsers would
+/// ask for another host, or the host has characters that could change the meaning of a content security policy.
 fn origin(url: &str) -> Option<&str> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
     let host = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
     let in_host = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".:-[]".contains(&b);
     let in_path = |b: u8| b.is_ascii_graphic() && !b"\"'<>\\^`{|}#".contains(&b);
-    let right =
-        !host.is_empty() && host.bytes().all(in_host) && url.len() <= 2_048 && url.bytes().all(in_path);
+    let right = host.bytes().all(in_host)
+        && check_authority(host).is_ok()
+        && url.len() <= 2_048
+        && url.bytes().all(in_path);
     right.then(|| &url[..url.len() - rest.len() + host.len()])
 }
 
@@ -199,6 +201,11 @@ mod tests {
             "https://*.example/",
             "https://shop.example\n/",
             "HTTPS://shop.example/",
+            "https://0x7f.1/",
+            "https://xn--a.jp/",
+            "https://shop..example/",
+            "https://shop.example:0/",
+            "https://shop.example:x/",
         ] {
             let fault = Target::new("Z", url, HandOver::Form).expect_err(url);
             assert_eq!(fault, TargetFault::Url(url.to_owned()));
