@@ -95,7 +95,10 @@ pub(crate) fn templates_are_read_again() {
     };
     setup.write_config(&config("https://one.example/"));
     put("Z.html", "one {{lang}} {{settings}}");
+    put("Y.html", "nobody's");
     let weir = setup.start();
+    let unused = |file: &str| weir.log().matches(&format!("nobody sees {file}, because")).count();
+    assert_eq!((unused("Y.html"), unused("Z.html")), (1, 0), "{}", weir.log());
     let page = || weir.get("/wait/Z").text().to_owned();
     assert!(page().starts_with("one en") && page().contains("https://one.example/"));
     assert!(
@@ -104,11 +107,13 @@ pub(crate) fn templates_are_read_again() {
     );
 
     put("Z.html", "two {{lang}} {{settings}}");
+    put("Z@sale.html", "the page of an event that does not exist");
     weir.setup().write_config(&config("https://two.example/"));
     weir.signal(Signal::HUP);
     eventually("the new template and target are in force", || {
         (page().starts_with("two en") && page().contains("https://two.example/")).then_some(())
     });
+    assert_eq!((unused("Y.html"), unused("Z@sale.html")), (1, 1), "{}", weir.log());
     put("Z.html", "three\n{{nonsense}}");
     weir.setup().write_config(&config("https://three.example/"));
     weir.signal(Signal::HUP);

@@ -69,7 +69,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
         Order::Print(text) => print(&text)?,
         Order::Check(sources) => {
             let config = load(&sources)?;
-            Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
+            let pages = Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
             config.tls.as_ref().map(TlsSettings::read).transpose()?;
             config.otlp.as_ref().map(OtlpSettings::read_headers).transpose()?;
             if let StoreSettings::Redis(redis) = &config.store {
@@ -78,7 +78,8 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
             let unknown = unknown_variables().into_iter().map(|name| format!("{name} {NO_SETTING}"));
             let of_config =
                 config.dangers.iter().cloned().chain(idle_routes(&config)).chain(contradictions(&config));
-            for danger in unknown.chain(of_config) {
+            let unused = unused_templates(&config, &pages);
+            for danger in unknown.chain(of_config).chain(unused) {
                 let _ = writeln!(io::stderr(), "weir: warning: {danger}");
             }
             print(&format!(
@@ -190,6 +191,18 @@ fn contradictions(config: &Config) -> impl Iterator<Item = String> {
     config.zones.iter().flat_map(|(zone, definition)| {
         definition.contradictions().into_iter().map(move |what| format!("zone {zone}: {what}"))
     })
+}
+
+/// What is said about templates for zones and events that the configuration does not have. A store may have the zones, and operators may
+/// have changed those of the file.
+fn unused_templates(config: &Config, pages: &Pages) -> Vec<String> {
+    let elsewhere = match config.store {
+        StoreSettings::Memory => "in the configuration; correct the name, unless operators made it since",
+        StoreSettings::Redis(_) => {
+            "in the configuration; correct the name, unless the store has it (`weir zones list`)"
+        }
+    };
+    pages.unused(&config.zones).into_iter().map(|said| format!("{said} {elsewhere}")).collect()
 }
 
 /// Whether this looks like a variable of a setting, but is none.

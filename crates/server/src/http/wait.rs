@@ -15,7 +15,7 @@ use std::{
     sync::LazyLock,
 };
 
-use admission::{Notice, Policy, ZoneId};
+use admission::{Definition, Notice, Policy, ZoneId};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
@@ -45,6 +45,9 @@ const MAX_FILE: u64 = 512 << 10;
 /// The most files in an operator's directory, and the most bytes of all together.
 const MAX_FILES: usize = 4_096;
 const MAX_BYTES: usize = 64 << 20;
+
+/// The most templates that are named because nothing uses them; the others are counted.
+const UNUSED_NAMED: usize = 20;
 
 /// The types of an operator's assets, by file extension.
 const KINDS: [(&str, &str); 6] = [
@@ -140,6 +143,8 @@ pub struct Pages {
     by_event: HashMap<(ZoneId, ZoneId), Template>,
     assets: HashMap<String, Asset>,
     targets: Vec<Target>,
+    /// What [`Pages::note_unused`] said.
+    unused: Vec<String>,
 }
 
 impl Pages {
@@ -157,6 +162,7 @@ impl Pages {
             by_event: HashMap::new(),
             assets: HashMap::new(),
             targets,
+            unused: Vec::new(),
         };
         let Some(dir) = &settings.templates_dir else { return Ok(pages) };
         let mut left = MAX_BYTES;
@@ -194,6 +200,43 @@ impl Pages {
             }
         }
         Ok(pages)
+    }
+
+    /// Says which templates are for zones and events that are not among `zones`, one sentence each: their names may be misspelled. At
+    /// most [`UNUSED_NAMED`] are named.
+    #[must_use]
+    pub fn unused(&self, zones: &[(ZoneId, Definition)]) -> Vec<String> {
+        let definition = |zone: &ZoneId| zones.iter().find(|(id, _)| id == zone).map(|(_, of)| of);
+        let no_zone = |file: String, zone: &ZoneId| {
+            format!("wait.templates_dir: nobody sees {file}, because there is no zone {zone}")
+        };
+        let of_zones = self.by_zone.keys().filter(|zone| definition(zone).is_none());
+        let of_zones = of_zones.map(|zone| no_zone(format!("{zone}.html"), zone));
+        let of_events = self.by_event.keys().filter_map(|(zone, event)| {
+            let file = format!("{zone}{OF_EVENT}{event}.html");
+            match definition(zone) {
+                None => Some(no_zone(file, zone)),
+                Some(of) if of.schedule.get(event.as_str()).is_some() => None,
+                Some(_) => Some(format!(
+                    "wait.templates_dir: nobody sees {file}, because zone {zone} has no event {event}"
+                )),
+            }
+        });
+        let mut unused: Vec<String> = of_zones.chain(of_events).collect();
+        unused.sort_unstable();
+        let more = unused.len().saturating_sub(UNUSED_NAMED);
+        unused.truncate(UNUSED_NAMED);
+        if more > 0 {
+            unused.push(format!("wait.templates_dir: nobody sees {more} more templates"));
+        }
+        unused
+    }
+
+    /// Notes the [`unused`](Self::unused) templates, and returns what the pages of `before` did not say already.
+    pub fn note_unused(&mut self, zones: &[(ZoneId, Definition)], before: Option<&Self>) -> Vec<String> {
+        self.unused = self.unused(zones);
+        let is_news = |said: &&String| before.is_none_or(|before| !before.unused.contains(said));
+        self.unused.iter().filter(is_news).cloned().collect()
     }
 
     /// A zone's page, while an event of it lasts with the template of the event, if it has one. `policy` is the policy in force; `None` if

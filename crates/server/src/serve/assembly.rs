@@ -85,7 +85,7 @@ pub(super) async fn assemble(
     };
     keys::make_dir(&config.data_dir)?;
     let Keys { seals, passes } = Keys::read(&config.seal, &config.pass, &config.data_dir, IfMissing::Make)?;
-    let pages = Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
+    let mut pages = Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
     let (store, cells) = zones::open_store(config, connections.as_ref())?;
     let metrics = Arc::new(Metrics::new(Arc::clone(bus)));
     let certificates = config.tls.as_ref().zip(certificate.as_ref());
@@ -135,6 +135,9 @@ pub(super) async fn assemble(
             zones::of_cells(config, &gate, cells, on_change, followers).await?
         }
     };
+    for said in pages.note_unused(&zones.editor.list(), None) {
+        tracing::warn!("{said}");
+    }
     // The stores have listed their zones.
     if timeout(FIRST_STOCK, stock.look()).await.is_err() {
         tracing::warn!("not every store has said in time what is left; it is told as soon as it does");

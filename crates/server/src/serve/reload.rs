@@ -38,7 +38,7 @@ pub(super) async fn reload(
     for danger in new.dangers.iter().filter(|danger| !running.dangers.contains(danger)) {
         tracing::warn!("{danger}");
     }
-    let pages = Pages::read(&new.wait)
+    let mut pages = Pages::read(&new.wait)
         .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
         .ok()?;
     let keys = Keys::read(&new.seal, &new.pass, &running.data_dir, IfMissing::Refuse)
@@ -87,6 +87,9 @@ pub(super) async fn reload(
         && now.take_over(new)
     {
         tracing::info!("new connections to the store use another password from now on");
+    }
+    for said in pages.note_unused(&admin.editor.list(), Some(&**public.pages.load())) {
+        tracing::warn!("{said}");
     }
     public.pages.store(Arc::new(pages));
     public.routes.set_file(new.routes.clone());

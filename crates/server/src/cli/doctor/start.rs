@@ -55,8 +55,11 @@ pub(super) fn check(config: &Config, read: &Result<Keys, KeyFault>, report: &mut
         let why = "without its directory no audit log can be written, and a server does not start";
         writable(CONFIG, "audit.dir", &audit.dir, why, report);
     }
-    if let Err(fault) = Pages::read(&config.wait) {
-        report.problem(CONFIG, fault.to_string(), REFUSED, "correct it, or leave wait.templates_dir out");
+    match Pages::read(&config.wait) {
+        Ok(pages) => templates(config, &pages, report),
+        Err(fault) => {
+            report.problem(CONFIG, fault.to_string(), REFUSED, "correct it, or leave wait.templates_dir out");
+        }
     }
     if let Some(Err(fault)) = config.otlp.as_ref().map(OtlpSettings::read_headers) {
         report.problem(
@@ -220,6 +223,20 @@ fn targets(config: &Config, report: &mut Report) {
             StoreSettings::Redis(_) => "correct the name, unless the store has the zone (`weir zones list`)",
         };
         report.unknown(CONFIG, found, "nobody is forwarded by it as long as there is no such zone", advice);
+    }
+}
+
+/// Templates of zones and events that do not exist are shown to nobody.
+fn templates(config: &Config, pages: &Pages, report: &mut Report) {
+    let why = "people see the page of the zone, or Weir's, as long as there is no such zone or event";
+    let advice = match config.store {
+        StoreSettings::Memory => "correct the file's name, unless operators made the zone or the event since",
+        StoreSettings::Redis(_) => {
+            "correct the file's name, unless the store has it (`weir zones show ZONE`)"
+        }
+    };
+    for said in pages.unused(&config.zones) {
+        report.unknown(CONFIG, format!("{said} in the configuration"), why, advice);
     }
 }
 

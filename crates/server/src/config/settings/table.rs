@@ -175,7 +175,7 @@ pub(in crate::config) const SETTINGS: &[Setting] = &[
         "wait.templates_dir",
         Kind::Text,
         "DIR",
-        "Templates of the waiting page, ZONE.html and default.html, and their assets",
+        "Templates of the waiting page: ZONE@EVENT.html while an event lasts, ZONE.html, default.html; and their assets",
         Default::Described("Weir's page"),
     ),
     setting("pass.algorithm", Kind::Text, "ALG", "ES256, EdDSA or RS256", Default::Value("ES256")),

@@ -6,6 +6,7 @@ use http_body_util::BodyExt as _;
 use hyper::header::{ETAG, IF_NONE_MATCH};
 
 use super::*;
+use crate::sample;
 use target::HandOver;
 
 fn zone(id: &str) -> ZoneId {
@@ -153,4 +154,49 @@ fn a_zone_may_have_its_own_template_and_assets() {
     fs::create_dir(dir.path().join("more")).expect("takes directories");
     assert!(with(&[], Some(dir.path())).is_err());
     assert!(with(&[], Some(&dir.path().join("nowhere"))).is_err());
+}
+
+#[test]
+fn templates_that_nothing_uses_are_named_once() {
+    let event = serde_json::json!({
+        "id": "spring", "prequeue_from": "2026-12-01T08:30:00Z", "begins": "2026-12-01T09:00:00Z", "ends": "2026-12-01T12:00:00Z",
+    });
+    let zones = vec![
+        (zone("shop:sale"), sample::zone_with(vec![sample::event(event)])),
+        (zone("Z"), Policy::default().into()),
+    ];
+    let dir = tempfile::tempdir().expect("a directory");
+    let put = |name: &str| fs::write(dir.path().join(name), "x").expect("takes files");
+    let read = || with(&[], Some(dir.path())).expect("right");
+    let used = ["default.html", "shop:sale.html", "shop:sale@spring.html", "Z.html", "logo.png"];
+    used.into_iter().for_each(put);
+    assert_eq!(read().unused(&zones), [""; 0]);
+    for misspelled in ["Y.html", "shop@spring.html", "shop:sale@sprung.html", "Z@spring.html"] {
+        put(misspelled);
+    }
+    let mut first = read();
+    let said = first.note_unused(&zones, None);
+    let about = |file: &str, why: &str| format!("wait.templates_dir: nobody sees {file}, because {why}");
+    assert_eq!(
+        said,
+        [
+            about("Y.html", "there is no zone Y"),
+            about("Z@spring.html", "zone Z has no event spring"),
+            about("shop:sale@sprung.html", "zone shop:sale has no event sprung"),
+            about("shop@spring.html", "there is no zone shop"),
+        ]
+    );
+    // Pages that are read again say what is new only, and so do those after them.
+    put("Z@autumn.html");
+    let mut second = read();
+    let new = about("Z@autumn.html", "zone Z has no event autumn");
+    assert_eq!(second.note_unused(&zones, Some(&first)), [new]);
+    assert_eq!(read().note_unused(&zones, Some(&second)), [""; 0]);
+    // However many there are, the log has a few lines of them.
+    for number in 0..30 {
+        put(&format!("a{number}.html"));
+    }
+    let many = read().unused(&zones);
+    assert_eq!(many.len(), UNUSED_NAMED + 1);
+    assert_eq!(many[UNUSED_NAMED], "wait.templates_dir: nobody sees 15 more templates");
 }
