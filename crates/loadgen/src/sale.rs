@@ -24,6 +24,8 @@ const READY_S: u64 = 3;
 const READY_USERS: u64 = 20_000;
 /// A pre-queue is that much longer than the profile's in the event that an error proposes, seconds.
 const MARGIN_S: u64 = 60;
+/// The modes with which the events of a zone open nothing.
+const STOPPING: [&str; 3] = ["hold", "open", "closed"];
 /// How the order of an event by lot begins in the published rule.
 const BY_LOT: &str = "draw";
 
@@ -125,13 +127,7 @@ pub(crate) async fn find(setup: &Setup) -> Result<Ahead, SaleError> {
         Answer::NotYet { token, waiting } => (Some(token), Some(waiting)),
         Answer::Enter { token, .. } => (token, None),
         Answer::Refused { status: 503, code, .. } if code == "zone_closed" || code == "zone_full" => {
-            let profile = setup.profile.name.clone();
-            return Err(SaleError::NoPlaces {
-                profile,
-                zone: zone(),
-                code,
-                from: instant(unix_ms() / 1_000),
-            });
+            return Err(no_places(setup, code, rule(setup, &pool).await));
         }
         Answer::Refused { status, code, .. } => return Err(failed(format!("it answered {status} {code}"))),
         Answer::Gone => return Err(failed("it answered 410".to_owned())),
@@ -142,9 +138,7 @@ pub(crate) async fn find(setup: &Setup) -> Result<Ahead, SaleError> {
         post(setup, &pool, wire::LEAVE, Some(token)).await.map_err(failed)?;
     }
     let Some((waiting, in_ms)) = waiting.and_then(|waiting| Some((waiting, waiting.opens_in_ms?))) else {
-        // What the rule does not say is no reason to end in another way.
-        let rules = get::<Rules>(setup, &pool, &wire::rules(&setup.zone)).await.ok();
-        return Err(none_ahead(setup, rules.map(|rules| rules.rule)));
+        return Err(none_ahead(setup, rule(setup, &pool).await));
     };
     // The server counted from an instant between the call and its reply.
     let opens_unix_ms = sent_ms.midpoint(heard_ms) + u64::from(in_ms);
@@ -155,6 +149,25 @@ pub(crate) async fn find(setup: &Setup) -> Result<Ahead, SaleError> {
     Ok(Ahead { opens_unix_ms, draw })
 }
 
+/// The published rule of the zone. `None` without one: what it does not say is no reason to end in another way.
+async fn rule(setup: &Setup, pool: &Pool) -> Option<Rule> {
+    Some(get::<Rules>(setup, pool, &wire::rules(&setup.zone)).await.ok()?.rule)
+}
+
+/// The error that an operator's mode stops the events, if it does.
+fn stopped(setup: &Setup, rule: Option<&Rule>) -> Option<SaleError> {
+    let mode = &rule?.mode;
+    let (profile, zone) = (setup.profile.name.clone(), setup.zone.clone());
+    STOPPING.contains(&&**mode).then(|| SaleError::Stopped { profile, zone, mode: mode.clone() })
+}
+
+/// Why nobody gets a place now: the code of the refusal, or the mode that causes it.
+fn no_places(setup: &Setup, code: String, rule: Option<Rule>) -> SaleError {
+    let (profile, zone) = (setup.profile.name.clone(), setup.zone.clone());
+    let from = instant(unix_ms() / 1_000);
+    stopped(setup, rule.as_ref()).unwrap_or(SaleError::NoPlaces { profile, zone, code, from })
+}
+
 /// Why no event is ahead, as far as the published rule of the zone says it.
 fn none_ahead(setup: &Setup, rule: Option<Rule>) -> SaleError {
     let now_s = unix_ms() / 1_000;
@@ -163,12 +176,10 @@ fn none_ahead(setup: &Setup, rule: Option<Rule>) -> SaleError {
     let (profile, zone) = (setup.profile.name.clone(), setup.zone.clone());
     let [from, begins, ends] =
         [0, prequeue_s + MARGIN_S, whole_s + 2 * MARGIN_S].map(|after_s| instant(now_s + after_s));
-    let Some(Rule { mode, events }) = rule else {
-        return SaleError::NoEvent { profile, zone, from, begins, ends };
-    };
-    if ["hold", "open", "closed"].contains(&&*mode) {
-        return SaleError::Stopped { profile, zone, mode };
+    if let Some(stopped) = stopped(setup, rule.as_ref()) {
+        return stopped;
     }
+    let events = rule.map_or_else(Vec::new, |rule| rule.events);
     match events.into_iter().find(|event| event.runs(from)) {
         Some(Event { id: event, begins: began, ends: until, .. }) => SaleError::Runs(format!(
             "--profile {profile}: the event {event} of zone {zone} began at {began} and runs until {until}, so its pre-queue is over. Rehearse \
@@ -341,8 +352,11 @@ mod tests {
             .to_string()
         };
         let (past, future) = ("2001-12-01T09:00[Europe/Berlin]", "2101-12-01T09:00:00+01:00");
-        let held = of("hold", event(past, future));
-        assert!(held.contains("has mode = hold") && held.ends_with("weir zones set Z mode=auto"), "{held}");
+        for mode in ["hold", "open", "closed"] {
+            let stopped = of(mode, event(past, future));
+            assert!(stopped.contains(&format!("has mode = {mode}")), "{stopped}");
+            assert!(stopped.ends_with("weir zones set Z mode=auto"), "{stopped}");
+        }
         let runs = of("auto", event(past, future));
         assert!(
             runs.contains(
@@ -354,6 +368,27 @@ mod tests {
         // One that is over, and one that nobody here can read.
         for event in [event(past, "2001-12-02T09:00:00Z"), event("soon", future)] {
             assert!(of("auto", event).contains("has no event ahead"));
+        }
+    }
+
+    #[test]
+    fn a_zone_that_gives_no_places_says_why() {
+        let of = |code: &str, rule: Option<serde_json::Value>| {
+            let rule = rule.map(|rule| serde_json::from_value(rule).expect("a rule"));
+            no_places(&setup(), code.to_owned(), rule).to_string()
+        };
+        // The event's own `before` closes the zone, it is full, or the rule cannot be had.
+        for (code, mode) in
+            [("zone_closed", Some("auto")), ("zone_full", Some("auto")), ("zone_closed", None)]
+        {
+            let said = of(code, mode.map(|mode| serde_json::json!({ "mode": mode })));
+            assert!(said.contains(&format!("gives no places now ({code})")), "{said}");
+            assert!(said.contains("event.EVENT.prequeue_from=20"), "{said}");
+        }
+        for (code, mode) in [("zone_closed", "closed"), ("zone_full", "hold")] {
+            let said = of(code, Some(serde_json::json!({ "mode": mode })));
+            assert!(said.contains(&format!("has mode = {mode}")), "{said}");
+            assert!(said.ends_with("weir zones set Z mode=auto"), "{said}");
         }
     }
 
