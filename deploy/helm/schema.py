@@ -14,12 +14,12 @@ import sys
 # The chart writes these from other values.
 CHARTS = {
     "listen", "admin_listen", "gate_grpc_listen", "store", "data_dir", "tls.certificate", "tls.key", "redis.password_file", "redis.ca_file",
-    "otlp.headers_file",
+    "otlp.headers_file", "wait.templates_dir",
     *(f"{table}.{which}key_file" for table in ("seal", "pass") for which in ("", "next_", "previous_")),
 }
 # These need files or volumes that the chart does not provide, or would be secrets in a ConfigMap.
 REFUSED = {
-    "wait.templates_dir", "redis.password", "redis.sentinel_user", "redis.sentinel_password_file", "redis.certificate_file",
+    "redis.password", "redis.sentinel_user", "redis.sentinel_password_file", "redis.certificate_file",
     "redis.key_file", "audit.dir", "audit.file_mb", "otlp.headers",
 }
 # The words of settings that the reference calls texts.
@@ -57,6 +57,7 @@ NAME = a_text(r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", maxLength=253)
 NAME_OR_NONE = a_text(r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$", maxLength=253)
 FILE = a_text(r"^[A-Za-z0-9_][-._A-Za-z0-9]*$", maxLength=253)
 FILE_OR_NONE = a_text(r"^([A-Za-z0-9_][-._A-Za-z0-9]*)?$", maxLength=253)
+TEMPLATE = a_text(r"^[A-Za-z0-9_:-][A-Za-z0-9_.:@-]*$", maxLength=255)
 NAMESPACE = a_text(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", maxLength=63)
 PORT = a_number(1, 65535)
 SHA256 = a_text("^[0-9a-f]{64}$")
@@ -188,6 +189,7 @@ def values(root: pathlib.Path) -> dict:
                     "dnsNames": a_list(a_text(r"^(\*\.)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", maxLength=253)),
                 }
             ),
+            "templates": an_object({"configMap": NAME_OR_NONE, "files": a_table(TEMPLATE, propertyNames=FILE)}),
             "config": config(root),
             "persistence": an_object({"size": a_text("^[1-9][0-9]*(Mi|Gi|Ti)$"), "storageClass": NAME_OR_NONE}),
             "service": an_object({"type": {"enum": ["ClusterIP", "NodePort", "LoadBalancer"]}, "annotations": a_table({"type": "string"})}),

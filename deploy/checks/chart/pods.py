@@ -213,6 +213,23 @@ class Files(unittest.TestCase):
                 items = volume.get("secret", {}).get("items")
                 self.assertIn(file, [item["path"] for item in items] if items else [file], name)
 
+    def test_templates_are_a_directory(self) -> None:
+        def mounted(**templates: object) -> dict:
+            target = [{"zone": "TEST_ZONE", "url": "https://shop.example/"}]
+            release = render({"templates": templates, "config": {"wait": {"target": target}}})
+            (mount,) = (mount for mount in release.container["volumeMounts"] if mount["name"] == "templates")
+            self.assertNotIn("subPath", mount)
+            self.assertEqual(release.configuration["wait"], {"templates_dir": mount["mountPath"], "target": target})
+            (volume,) = (volume for volume in release.pod["spec"]["volumes"] if volume["name"] == "templates")
+            return volume["configMap"]
+
+        # A key of a ConfigMap cannot have the name of an event's page.
+        files = {"sale": "shop:checkout@spring-sale.html", "logo.png": "logo.png"}
+        items = [{"key": key, "path": path} for key, path in sorted(files.items())]
+        self.assertEqual(mounted(configMap="pages", files=files), {"name": "pages", "items": items})
+        self.assertEqual(mounted(configMap="pages"), {"name": "pages"})
+        self.assertNotIn("wait", render().configuration)
+
     def test_secrets_are_files_that_weir_accepts(self) -> None:
         for name, release in varied().items():
             self.assertNotIn("env", release.container, name)

@@ -64,6 +64,12 @@ class Refusals(unittest.TestCase):
         self.refused("headers", {"config": {"otlp": {"endpoint": "http://a:4318", "headers": "key=hunter2"}}})
         accepted(self, render({"config": {"otlp": {"endpoint": "https://a:443/base", "max_traces_per_s": 10}}}))
 
+    def test_templates(self) -> None:
+        self.refused("name the ConfigMap that has them", {"templates": {"files": {"a": "SITE.html"}}})
+        self.refused("/templates/files/a", {"templates": {"configMap": "pages", "files": {"a": "../SITE.html"}}})
+        self.refused("/templates/configMap", {"templates": {"configMap": "Pages"}})
+        self.refused("additional properties 'templates_dir' not allowed", {"config": {"wait": {"templates_dir": "/tmp"}}})
+
     def test_proxies(self) -> None:
         self.refused("config.route is for proxies, and config.trusted_proxies lists none", {"config": {"route": [{"deny": True}]}})
         self.refused("Weir answers only proxies in config.trusted_proxies", GATEWAY, {"config": {"trusted_proxies": []}})

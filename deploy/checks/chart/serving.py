@@ -144,6 +144,8 @@ SECRETS = {
     "redis-ca": {"ca.crt": "redis-tls/ca.pem"},
     "weir-tls": {"tls.crt": "tls.crt", "tls.key": "tls.key"},
 }
+# The ConfigMaps that the typical installations name: their keys, and the text of each.
+CONFIG_MAPS = {"waiting-pages": {"shop-checkout": "ours", "logo.png": "PNG"}}
 
 
 class Pod:
@@ -164,6 +166,10 @@ class Pod:
                     os.chown(to, -1, GROUP)
                     # A group may read keys only if root owns them.
                     to.chmod(volume["secret"]["defaultMode"] if IS_ROOT else 0o400)
+            elif texts := CONFIG_MAPS.get(volume.get("configMap", {}).get("name")):
+                place.mkdir()
+                for item in volume["configMap"]["items"]:
+                    (place / item["path"]).write_text(texts[item["key"]])
             elif "configMap" not in volume:
                 place.mkdir()
                 os.chown(place, -1, GROUP)
@@ -230,6 +236,9 @@ class Serving(unittest.TestCase):
                 self.probes_pass(release, server)
                 status, text = ask(server.addresses["listening"] + "/.well-known/jwks.json")
                 keys.append(json.loads(text))
+                # A test's zone is not the one that has its own page, and the log says so.
+                self.assertEqual(ask(server.addresses["listening"] + "/wait-assets/logo.png"), (200, "PNG"))
+                self.assertIn("nobody sees shop:checkout.html", server.log.read_text())
                 if token:
                     status, text = ask(server.addresses["listening"] + "/traffic/entry", {"zoneId": "SITE", "token": token})
                 else:

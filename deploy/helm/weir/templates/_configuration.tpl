@@ -70,7 +70,9 @@ weir.toml, made from the values. Every text is written as a TOML string with esc
 {{- with .Values.otlp.headersSecret -}}
 {{- if .name -}}{{- $_ := set $otlp "headers_file" (print "/etc/weir/otlp/" .key) -}}{{- end -}}
 {{- end -}}
-{{- range $table, $fields := dict "seal" $seal "pass" $pass "redis" $redis "otlp" $otlp -}}
+{{- $wait := $config.wait | default dict -}}
+{{- if .Values.templates.configMap -}}{{- $_ := set $wait "templates_dir" "/etc/weir/templates" -}}{{- end -}}
+{{- range $table, $fields := dict "seal" $seal "pass" $pass "redis" $redis "otlp" $otlp "wait" $wait -}}
 {{- if $fields -}}{{- $_ := set $config $table $fields -}}{{- end -}}
 {{- end -}}
 {{- if include "weir.tlsSecret" . -}}

@@ -109,6 +109,9 @@ spec:
         # A directory and no subPath, so that a renewed certificate arrives.
         - { name: tls, mountPath: /etc/weir/tls, readOnly: true }
         {{- end }}
+        {{- if .Values.templates.configMap }}
+        - { name: templates, mountPath: /etc/weir/templates, readOnly: true }
+        {{- end }}
         - { name: data, mountPath: /var/lib/weir }
   volumes:
     - name: config
@@ -146,6 +149,17 @@ spec:
       secret:
         secretName: {{ . | quote }}
         defaultMode: 0440
+    {{- end }}
+    {{- with .Values.templates.configMap }}
+    - name: templates
+      configMap:
+        name: {{ . | quote }}
+        {{- with $.Values.templates.files }}
+        items:
+          {{- range $key, $file := . }}
+          - { key: {{ $key | quote }}, path: {{ $file | quote }} }
+          {{- end }}
+        {{- end }}
     {{- end }}
     - name: data
       {{- if include "weir.shared" . }}

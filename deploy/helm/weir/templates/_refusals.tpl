@@ -47,6 +47,9 @@ Values that fit the schema and make no sense together. Each is refused with one 
     {{- fail "there are settings of OpenTelemetry, and no collector: name it in config.otlp.endpoint, or remove them" -}}
   {{- end -}}
 {{- end -}}
+{{- if and $values.templates.files (not $values.templates.configMap) -}}
+  {{- fail "templates.files names files, and templates.configMap is empty: name the ConfigMap that has them" -}}
+{{- end -}}
 {{- range $number, $route := $values.config.route -}}
   {{- range $kind := list "header" "cookie" -}}
     {{- range $name, $value := get $route $kind | default dict -}}
