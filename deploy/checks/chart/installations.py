@@ -172,6 +172,7 @@ class Agreement(unittest.TestCase):
         texts = {
             "admin_hosts": ["weir.ops.example"], "trusted_proxies": ["10.42.7.0/24"], "cors_origins": ["https://shop.example"],
             "limit": {"carrier_nats": ["100.64.0.0/10"]}, "fanout": "none", "log": "info",
+            "otlp": {"endpoint": "http://collector.monitoring.svc:4318"},
             "route": [{"name": "site", "zone": "SITE", "cookie": {"x": "*"}, "header": {"x-a": {"sha256": "0" * 64}}, "everything": True}],
             "wait": {"target": [{"zone": "SITE", "url": "https://shop.example/"}]},
         }  # fmt: skip
