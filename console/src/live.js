@@ -36,12 +36,12 @@ export const RARE = [
   "Limited", "Refused", "Evicted",
 ];
 /** Kinds that the server remembers, with their authors. The feed lists them from there; an event only says that there is news. */
-export const PAST = ["ModeChanged", "PolicyChanged", "NoticeChanged", "ZoneAdded", "ZoneRemoved", "StoreLost", "StoreBack", "Reloaded"];
+export const PAST = ["ModeChanged", "PolicyChanged", "NoticeChanged", "DefinitionChanged", "ZoneAdded", "ZoneRemoved", "StoreLost", "StoreBack", "Reloaded"];
 /** Kinds that only the server's record has: what operators did to the server, its routes and the events of zones. */
 export const ACTS = ["Drained", "Undrained", "RoutesChanged", "ScheduleChanged"];
 /** Kinds of which a busy zone has thousands. They are requested only while they are shown. */
 export const BUSY = ["Joined", "Entered", "StoreCalled"];
-const WANTED = ["Tallied", ...RARE];
+const WANTED = ["Tallied", "DefinitionChanged", ...RARE];
 
 export const live = {
   /** The signed-in operator, as the server reports; null before its reply. */
@@ -262,6 +262,7 @@ function hear(name, data) {
       list();
       break;
     case "NoticeChanged":
+    case "DefinitionChanged":
     case "ZoneAdded":
     case "ZoneRemoved":
     case "Reloaded":

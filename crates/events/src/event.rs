@@ -183,6 +183,12 @@ events! {
         zone: Zone,
     }
 
+    /// A zone is defined in another way: its own policy, its notice or its events. Its policy in force may be as before.
+    DefinitionChanged, Federated, 256 {
+        /// The zone.
+        zone: Zone,
+    }
+
     /// A zone is served from now on.
     ZoneAdded, Federated, 256 {
         /// The zone.

@@ -71,9 +71,9 @@ pub use bus::{
     Subscription,
 };
 pub use event::{
-    Admitted, AdmittedEntry, AdmittedWithoutStore, Entered, Event, Evicted, Joined, Kind, Kinds, Limited,
-    LimitedCall, ModeChanged, NoticeChanged, PolicyChanged, RefusalReason, Refused, Reloaded, StoreBack,
-    StoreCall, StoreCalled, StoreLost, Tallied, ViewShown, ZoneAdded, ZoneRemoved,
+    Admitted, AdmittedEntry, AdmittedWithoutStore, DefinitionChanged, Entered, Event, Evicted, Joined, Kind,
+    Kinds, Limited, LimitedCall, ModeChanged, NoticeChanged, PolicyChanged, RefusalReason, Refused, Reloaded,
+    StoreBack, StoreCall, StoreCalled, StoreLost, Tallied, ViewShown, ZoneAdded, ZoneRemoved,
 };
 pub use scope::Scope;
 pub use zones::{Zone, ZoneNames};

@@ -2,8 +2,8 @@
 
 use admission::{Mode, Policy, ZoneId};
 use events::{
-    Bus, Event, Kind, Kinds, ModeChanged, NoticeChanged, PolicyChanged, Scope, SubscribeError, ViewShown,
-    Zone, ZoneAdded, ZoneRemoved,
+    Bus, DefinitionChanged, Event, Kind, Kinds, ModeChanged, NoticeChanged, PolicyChanged, Scope,
+    SubscribeError, ViewShown, Zone, ZoneAdded, ZoneRemoved,
 };
 
 /// Everything that a waiting user may receive, field by field. A new field must be added here as well.
@@ -22,9 +22,9 @@ fn federated(event: Event) -> Option<(Zone, Option<Policy>)> {
     match event {
         Event::PolicyChanged(PolicyChanged { zone, policy })
         | Event::ZoneAdded(ZoneAdded { zone, policy }) => Some((zone, Some(policy))),
-        Event::NoticeChanged(NoticeChanged { zone }) | Event::ZoneRemoved(ZoneRemoved { zone }) => {
-            Some((zone, None))
-        }
+        Event::NoticeChanged(NoticeChanged { zone })
+        | Event::DefinitionChanged(DefinitionChanged { zone })
+        | Event::ZoneRemoved(ZoneRemoved { zone }) => Some((zone, None)),
         _ => None,
     }
 }
@@ -33,7 +33,7 @@ fn federated(event: Event) -> Option<(Zone, Option<Policy>)> {
 fn each_scope_has_exactly_its_kinds() {
     let within = |scope| Kinds::within(scope).iter().map(Kind::as_str).collect::<Vec<_>>();
     let public = ["ViewShown", "ModeChanged"];
-    let federated = ["PolicyChanged", "NoticeChanged", "ZoneAdded", "ZoneRemoved"];
+    let federated = ["PolicyChanged", "NoticeChanged", "DefinitionChanged", "ZoneAdded", "ZoneRemoved"];
     let private = [
         "Joined",
         "Entered",
@@ -106,6 +106,7 @@ fn publish_all(bus: &Bus, zone: Zone) {
     bus.publish(ModeChanged { zone, mode: Mode::Hold });
     bus.publish(PolicyChanged { zone, policy });
     bus.publish(NoticeChanged { zone });
+    bus.publish(DefinitionChanged { zone });
     bus.publish(ZoneAdded { zone, policy });
     bus.publish(ZoneRemoved { zone });
     bus.publish(events::Joined { zone, epoch: 1, first: 5, count: 2, entered: 0, at_ms: 2 });

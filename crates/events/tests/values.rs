@@ -2,9 +2,10 @@
 
 use admission::{FIELDS, FieldKind, Policy, ZoneId};
 use events::{
-    Admitted, AdmittedEntry, AdmittedWithoutStore, Bus, Entered, Event, Evicted, Joined, Kind, Kinds,
-    Limited, LimitedCall, ModeChanged, NoticeChanged, PolicyChanged, RefusalReason, Refused, Reloaded, Scope,
-    StoreBack, StoreCall, StoreCalled, StoreLost, Tallied, ViewShown, Zone, ZoneAdded, ZoneRemoved,
+    Admitted, AdmittedEntry, AdmittedWithoutStore, Bus, DefinitionChanged, Entered, Event, Evicted, Joined,
+    Kind, Kinds, Limited, LimitedCall, ModeChanged, NoticeChanged, PolicyChanged, RefusalReason, Refused,
+    Reloaded, Scope, StoreBack, StoreCall, StoreCalled, StoreLost, Tallied, ViewShown, Zone, ZoneAdded,
+    ZoneRemoved,
 };
 use proptest::{prelude::*, sample::select};
 
@@ -55,6 +56,7 @@ proptest! {
             ModeChanged { zone, mode: policy.mode };
             PolicyChanged { zone, policy };
             NoticeChanged { zone };
+            DefinitionChanged { zone };
             ZoneAdded { zone: Zone::NONE, policy };
             ZoneRemoved { zone };
             Joined { zone, epoch: a, first: v, count: b, entered: c, at_ms: w };

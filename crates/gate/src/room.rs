@@ -53,7 +53,7 @@ use admission::{
     VisitSealer, ZoneId,
 };
 use arc_swap::ArcSwap;
-use events::{Bus, LimitedCall, NoticeChanged, StoreCall};
+use events::{Bus, DefinitionChanged, LimitedCall, NoticeChanged, StoreCall};
 use store::{Line, Store, StoreError};
 use tokio::{
     sync::{Mutex as AsyncMutex, mpsc},
@@ -343,8 +343,12 @@ impl<L: Line> Room<L> {
     pub(crate) fn set_definition(&self, definition: &Definition, unix_s: u64) {
         let before = self.defined.load();
         let new_notice = *before.notice != *definition.notice_at(unix_s);
-        if new_notice || before.definition != *definition {
+        let is_redefined = before.definition != *definition;
+        if new_notice || is_redefined {
             self.defined.store(Arc::new(Defined::by(definition, unix_s)));
+        }
+        if is_redefined {
+            self.bus.publish(DefinitionChanged { zone: self.id });
         }
         if new_notice {
             self.bus.publish(NoticeChanged { zone: self.id });

@@ -7,17 +7,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use admission::{Definition, Event, Moment, Schedule, ZoneId};
 use events::{Bus, Kind, Kinds, Scope, SubscribeError, Subscription};
 use gate::{Gate, definitions::Change};
 use store::Store;
-use tokio::{
-    sync::{Mutex as AsyncMutex, Notify},
-    time::sleep,
-};
+use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use crate::{access::Caller, clock::unix_ms};
 
@@ -27,11 +23,7 @@ pub const MOST: usize = 200;
 /// The most deleted events of a zone that are listed.
 pub const DELETED_MOST: usize = 32;
 
-/// How often the definitions are compared without an event of the bus: a change of events alone changes no policy now.
-const EVERY: Duration = Duration::from_secs(5);
-
-const KINDS: Kinds =
-    Kinds::of(&[Kind::ZoneAdded, Kind::ZoneRemoved, Kind::PolicyChanged, Kind::NoticeChanged]);
+const KINDS: Kinds = Kinds::of(&[Kind::ZoneAdded, Kind::ZoneRemoved, Kind::DefinitionChanged]);
 
 /// One change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +86,6 @@ impl ChangeLog {
             tokio::select! {
                 batch = events.next() => if batch.is_none() { return },
                 () = self.over.notified() => {}
-                () = sleep(EVERY) => {}
             }
             // Events may arrive in another order. The definitions in force are the truth.
             self.lock().compare(gate.definitions());

@@ -6,13 +6,13 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use admission::{Mode, Notice, Policy, SealKey, Seals};
+use admission::{Mode, Notice, Policy, Schedule, SealKey, Seals};
 use events::{Bus, Event, Kind, Kinds, Scope, StoreCall};
 use store::Embedded;
 use tempfile::TempDir;
 
 use super::*;
-use crate::reply::Refusal;
+use crate::{definitions::EventJson, reply::Refusal};
 
 fn zone(name: &str) -> ZoneId {
     ZoneId::parse(name).expect("a name")
@@ -245,10 +245,22 @@ async fn a_notice_disturbs_no_line() {
             |event: &Event| matches!(event, Event::StoreCalled(called) if called.call == StoreCall::Beat);
         assert!(batch.events.iter().all(beat), "{:?}", batch.events);
     }
-    assert_eq!(site.bus.published(Kind::PolicyChanged), 0);
-    assert_eq!(site.bus.published(Kind::NoticeChanged), 1);
+    let told = || {
+        [Kind::PolicyChanged, Kind::NoticeChanged, Kind::DefinitionChanged]
+            .map(|kind| site.bus.published(kind))
+    };
+    assert_eq!(told(), [0, 1, 1]);
     site.define("A", Expected::Any, Some(saying("a"))).await.expect("the same");
-    assert_eq!(site.bus.published(Kind::NoticeChanged), 1);
+    assert_eq!(told(), [0, 1, 1]);
+    // An event that comes later changes nothing that is in force.
+    let event: EventJson = serde_json::from_value(serde_json::json!({
+        "id": "sale", "prequeue_from": "2099-12-01T08:00:00Z", "begins": "2099-12-01T09:00:00Z", "ends": "2099-12-01T12:00:00Z",
+    }))
+    .expect("an event's fields");
+    let schedule = Schedule::new(vec![event.event().expect("an event")], &Policy::default());
+    let planned = Definition { schedule: schedule.expect("a schedule"), ..saying("a") };
+    site.define("A", Expected::Any, Some(planned)).await.expect("changed");
+    assert_eq!(told(), [0, 1, 2]);
 }
 
 #[tokio::test]

@@ -176,6 +176,7 @@ impl<N: Fn(Zone) -> Option<ZoneId>> Serialize for EventJson<'_, N> {
             Event::ModeChanged(e) => fields!(map, id, e, zone mode),
             Event::PolicyChanged(e) => fields!(map, id, e, zone policy),
             Event::NoticeChanged(e) => fields!(map, id, e, zone),
+            Event::DefinitionChanged(e) => fields!(map, id, e, zone),
             Event::ZoneAdded(e) => fields!(map, id, e, zone policy),
             Event::ZoneRemoved(e) => fields!(map, id, e, zone),
             Event::Joined(e) => fields!(map, id, e, zone epoch first count entered at_ms),
@@ -253,8 +254,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use events::{
-        AdmittedWithoutStore, Entered, Evicted, Joined, Limited, ModeChanged, NoticeChanged, PolicyChanged,
-        Refused, Reloaded, StoreBack, StoreCalled, StoreLost, Tallied, ViewShown, ZoneAdded, ZoneRemoved,
+        AdmittedWithoutStore, DefinitionChanged, Entered, Evicted, Joined, Limited, ModeChanged,
+        NoticeChanged, PolicyChanged, Refused, Reloaded, StoreBack, StoreCalled, StoreLost, Tallied,
+        ViewShown, ZoneAdded, ZoneRemoved,
     };
 
     use super::*;
@@ -267,6 +269,7 @@ mod tests {
             ModeChanged { zone, mode: Mode::Hold }.into(),
             PolicyChanged { zone, policy }.into(),
             NoticeChanged { zone }.into(),
+            DefinitionChanged { zone }.into(),
             ZoneAdded { zone, policy }.into(),
             ZoneRemoved { zone: Zone::NONE }.into(),
             Joined { zone, epoch: 1, first: 2, count: 3, entered: 4, at_ms: 5 }.into(),
