@@ -8,8 +8,8 @@
 release_architectures=(x86_64 aarch64)
 # What is compiled and packed on the way. The next release removes it, except what cargo keeps.
 release_work=$target/release-work
-# All files have this date, in seconds since 1970: that of the commit.
-release_date=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+# All files have this date, in seconds since 1970: that of the commit. SOURCE_DATE_EPOCH of the caller would give other bytes.
+release_date=$(git log -1 --format=%ct 2>/dev/null || echo 0)
 
 # The names of a processor in other worlds: Debian packages and images have the same.
 debian_architecture() {
@@ -22,6 +22,28 @@ debian_architecture() {
 
 # A version before a release (1.2.0-rc.1) comes before it: both kinds of packages write this with a tilde.
 package_version() { echo "${1//-/\~}"; }
+
+# alone FILE: ends if another run holds this lock. The system gives it back when the run and its programs have ended.
+alone() {
+    local lock
+    exec {lock}>"$1"
+    flock --nonblock "$lock" || die "another run works in ${1%/*}; wait for its end"
+}
+
+# names_of_another_version VERSION: the files that name a version of the project, and not this one.
+names_of_another_version() {
+    local file line
+    while read -r file line; do
+        grep --quiet --line-regexp " *${line//./\\.}" "$file" || echo "$file"
+    done <<FILES
+deploy/helm/weir/Chart.yaml version: $1
+deploy/helm/weir/Chart.yaml appVersion: $1
+deploy/kubernetes/base/kustomization.yaml newTag: $1
+docs/openapi-admin.json "version": "$1"
+docs/openapi-public.json "version": "$1"
+FILES
+    awk -v wanted="version = \"$1\"" '/^name = / { ours = $0 == "name = \"weir\"" } ours && /^version = / { found = $0 == wanted } END { exit !found }' Cargo.lock || echo Cargo.lock
+}
 
 # The compilers. One C compiler for both processors, whose version and digest are pinned: the system's would differ from system to system.
 need_compilers() {
@@ -166,7 +188,6 @@ write_chart() {
     cp --recursive deploy/helm/weir "$tree/weir"
     set_dates "$tree"
     SOURCE_DATE_EPOCH=$release_date helm package "$tree/weir" --destination "$tree" >/dev/null
-    [ -e "$tree/weir-$1.tgz" ] || die "the chart has another version than Cargo.toml: set version and appVersion in deploy/helm/weir/Chart.yaml to $1"
     mv "$tree/weir-$1.tgz" "$2/weir-chart-$1.tgz"
 }
 
