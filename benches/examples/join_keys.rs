@@ -2,6 +2,8 @@
 //! alternating rounds. The output is the CPU time of Redis per join, as medians, and the memory of a key.
 //!
 //! `cargo run --profile bench -p weir-benches --example join_keys` (needs `redis-server`).
+// The futures of a call through a client are nested deeper than the compiler's default limit.
+#![recursion_limit = "256"]
 #![expect(clippy::print_stdout, reason = "it prints what it found")]
 
 #[allow(dead_code, reason = "the tests use more of it")]

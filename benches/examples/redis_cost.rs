@@ -6,6 +6,8 @@
 //! hash, and two counters for the windows. The output is the CPU time of Redis per poll and its memory per person.
 //!
 //! `cargo run --profile bench -p weir-benches --example redis_cost` (needs `redis-server`).
+// The futures of a call through a client are nested deeper than the compiler's default limit.
+#![recursion_limit = "256"]
 #![expect(clippy::print_stdout, reason = "it prints what it found")]
 
 #[allow(dead_code, reason = "the tests use more of it")]

@@ -6,6 +6,8 @@
 //!
 //! `cargo run --profile bench -p weir-benches --example redis_long -- 60000000` (needs `redis-server`; the machine
 //! should be idle, because a call that waits for a core counts as slow).
+// The futures of a call through a client are nested deeper than the compiler's default limit.
+#![recursion_limit = "256"]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
 
 #[allow(dead_code, reason = "the tests use more of it")]

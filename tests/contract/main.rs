@@ -2,6 +2,8 @@
 //!
 //! A new back end is one line in `main`. Tests over one Redis share its servers and use different zones. Tests that harm
 //! the Redis, or read all of its zones, start their own servers.
+// The futures of a call through a client are nested deeper than the compiler's default limit.
+#![recursion_limit = "256"]
 
 mod acl;
 mod backend;
