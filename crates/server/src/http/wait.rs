@@ -203,7 +203,7 @@ impl Pages {
     }
 
     /// Says which templates are for zones and events that are not among `zones`, one sentence each: their names may be misspelled. At
-    /// most [`UNUSED_NAMED`] are named.
+    /// most 20 are named.
     #[must_use]
     pub fn unused(&self, zones: &[(ZoneId, Definition)]) -> Vec<String> {
         let definition = |zone: &ZoneId| zones.iter().find(|(id, _)| id == zone).map(|(_, of)| of);
