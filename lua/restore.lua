@@ -278,10 +278,10 @@ end
 
 -- The servers that have to say what they remember before the presumption ends. A server that did not watch the zone does not know
 -- who decided since it last looked.
-if w.watched == 1 then
+if w.watched ~= 1 then
+  if not raw or blind_since then note_unknown() end
+elseif not string.find(w.servers, ANYBODY, 1, true) then
   call('HDEL', KEYS[8], ANYBODY)
-elseif not raw or blind_since then
-  note_unknown()
 end
 local name = ARGV[6]
 for other in string.gmatch(w.servers, '%S+') do
@@ -318,16 +318,20 @@ do
   for i = 1, #instants do used = used + counts[instants[i]] end
 end
 if have_all_spoken then
-  z.presumed_at, z.presumed = 0, 0
+  z.presumed_at, z.presumed, z.earlier_at, z.earlier = 0, 0, 0, 0
 elseif blind_since then
-  z.presumed_at, z.presumed = z.now, max(z.n - used, 0)
+  z.presumed_at, z.presumed, z.earlier_at, z.earlier = z.now, max(z.n - used, 0), 0, 0
 elseif z.presumed_at > 0 then
   z.presumed = free_at(z.presumed_at, MINUTE_MS) > z.now and max(min(z.presumed, z.n - used), 0) or 0
 end
-if z.presumed > 0 then
-  if not counts[z.presumed_at] then instants[#instants + 1] = z.presumed_at end
-  counts[z.presumed_at] = (counts[z.presumed_at] or 0) + z.presumed
+local function presume_at(at, count)
+  if count == 0 then return end
+  if not counts[at] then instants[#instants + 1] = at end
+  counts[at] = (counts[at] or 0) + count
 end
+if z.earlier > 0 and z.now >= free_at(z.earlier_at, MINUTE_MS) then z.earlier_at, z.earlier = 0, 0 end
+presume_at(z.earlier_at, z.earlier)
+presume_at(z.presumed_at, z.presumed)
 table.sort(instants)
 write_log(counts, instants)
 if is_first then call('HSET', KEYS[4], 'drift ' .. int(w.born), int(drift) .. ' ' .. int(z.epoch)) end

@@ -84,6 +84,7 @@ local APART_MS, DAY_MS = 600000, 86400000
 --   leaps_from, leapt, leap  when the clock leapt first and last, by the zone's clock, and by how much in all; a new count begins after
 --                         a minute
 --   leapt_before, leap_before  the same of the count before
+--   earlier_at, earlier   slots that an earlier loss within the minute presumed to be taken, as in presumed_at and presumed
 local FIELDS = {
   'epoch', 'rev', 'now', 'offset', 'next', 'base', 'first', 'total_first', 'records', 'total', 'minute_from', 'minute_before',
   'sub_from', 'sub_before', 'paused', 'seen_all', 'lateness', 'due_base', 'appointed', 'live', 'present', 'joined',
@@ -95,9 +96,10 @@ local FIELDS = {
   'opens_at', 'opens',
   'draw', 'drawn', 'drawn_from', 'drawn_end',
   'leaps_from', 'leapt', 'leap', 'leapt_before', 'leap_before',
+  'earlier_at', 'earlier',
 }
 -- How many numbers a header has that does not say it, one of a zone without the people inside, one without an opening, one without a
--- draw, and one without a leap.
+-- draw, and one without a leap and an earlier presumption.
 local FIRST_FIELDS, PLAIN_FIELDS, INSIDE_FIELDS, OPENING_FIELDS, DRAW_FIELDS = 36, 48, 55, 57, 61
 
 local z, past = {}, ''
@@ -119,18 +121,6 @@ local function read_header(raw)
   past = string.sub(raw, 8 * count + 1, says and -2 or -1)
 end
 
-local function header()
-  local values, count = {}, (z.max_active > 0 or z.inside_end > 0) and INSIDE_FIELDS or PLAIN_FIELDS
-  if z.opens_at > 0 then count = OPENING_FIELDS end
-  if z.draw > 0 or z.drawn > 0 then count = DRAW_FIELDS end
-  if z.leap > 0 and z.now <= z.leapt + MINUTE_MS then count = #FIELDS end
-  for i = 1, count do values[i] = z[FIELDS[i]] end
-  return pack('>' .. string.rep('i8', count), unpack(values)) .. past .. string.char(count)
-end
-
--- Numbers that follow from the policy.
-local function sub_ms() return floor(MINUTE_MS / z.subs) end
-local function sub_cap() return floor((z.n + z.subs - 1) / z.subs) end
 -- When a slot is free again that was taken at `at`, for a window of this length. Perhaps none of the time has passed that the clock leapt
 -- since: the slot stays as old as it was. The log keeps the instants, because servers give them back. Between two slots there are never
 -- two leaps of which both are counted in part: the later count begins when the earlier one has ended.
@@ -138,6 +128,20 @@ local function free_at(at, window)
   local leapt = min(z.leap, max(z.leapt - at, 0)) + min(z.leap_before, max(z.leapt_before - at, 0))
   return at + leapt + window + 1
 end
+
+local function header()
+  local values, count = {}, (z.max_active > 0 or z.inside_end > 0) and INSIDE_FIELDS or PLAIN_FIELDS
+  if z.opens_at > 0 then count = OPENING_FIELDS end
+  if z.draw > 0 or z.drawn > 0 then count = DRAW_FIELDS end
+  if z.leap > 0 and z.now <= z.leapt + MINUTE_MS then count = #FIELDS end
+  if z.earlier > 0 and z.now < free_at(z.earlier_at, MINUTE_MS) then count = #FIELDS end
+  for i = 1, count do values[i] = z[FIELDS[i]] end
+  return pack('>' .. string.rep('i8', count), unpack(values)) .. past .. string.char(count)
+end
+
+-- Numbers that follow from the policy.
+local function sub_ms() return floor(MINUTE_MS / z.subs) end
+local function sub_cap() return floor((z.n + z.subs - 1) / z.subs) end
 local function generation_ms() return floor(z.idle * 1000 / 12) end
 local function visit_generation_ms() return floor(z.visit_idle * 375 / 4) end
 -- Whether the order is still to be drawn. Such a zone is held: nobody enters, and there is no front.
@@ -528,6 +532,7 @@ local function taken_slots()
     local count = total - last
     last = total
     if at == z.presumed_at then count = count - z.presumed end
+    if at == z.earlier_at then count = count - z.earlier end
     if count > 0 then
       counts[at] = count
       instants[#instants + 1] = at
@@ -555,13 +560,19 @@ end
 -- many people are present that they cannot all have entered or left since, only the sub-windows' share can be gone. Without
 -- bounds nobody knows for how long decisions went on, so all slots of a minute count.
 local function presume(since)
-  -- The slots of an earlier presumption are presumed anew. Otherwise they would count when all servers have spoken.
-  local before = z.presumed > 0 and z.now < free_at(z.presumed_at, MINUTE_MS) and z.presumed or 0
-  if before > 0 then write_log(taken_slots()) end
+  -- Otherwise an earlier presumption would count when all servers have spoken. At a third one, the others are presumed anew.
+  local others = 0
+  if z.presumed > 0 and z.earlier > 0 and z.now < free_at(z.earlier_at, MINUTE_MS) then
+    others = z.earlier + z.presumed
+    write_log(taken_slots())
+    z.earlier_at, z.earlier = 0, 0
+  elseif z.presumed > 0 then
+    z.earlier_at, z.earlier = z.presumed_at, z.presumed
+  end
   local count, blind = is_bounded and free(false) or z.n, z.now - since
   local share = (floor(blind / sub_ms()) + 2) * sub_cap()
   if since > 0 and is_bounded and blind < 2 * near_period() and z.present >= share then count = min(count, share) end
-  count = max(count, min(before, free(false)))
+  count = max(count, min(others, free(false)))
   z.presumed_at, z.presumed = z.now, count
   if count > 0 then take_slots(count) end
 end

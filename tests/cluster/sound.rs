@@ -16,8 +16,9 @@ pub(crate) fn taken(data: &Data, prefix: &str) -> u64 {
     let log = data.text(&format!("{prefix}log")).chunks_exact(12);
     let in_minute = log.skip(passed);
     let instant = |record: &[u8]| record[..6].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-    let is_presumed = in_minute.map(instant).any(|at| at == number("presumed_at"));
-    count - if is_presumed { number("presumed") } else { 0 }
+    let instants: Vec<u64> = in_minute.map(instant).collect();
+    let presumed = |at: &str, of: &str| if instants.contains(&number(at)) { number(of) } else { 0 };
+    count - presumed("presumed_at", "presumed") - presumed("earlier_at", "earlier")
 }
 
 /// What is not so, if anything.

@@ -514,10 +514,14 @@ impl Memory {
 
     /// The log of the last minute, without the slots that are only presumed to be taken: a state that was lost presumes anew.
     fn log_of_people(&self) -> Vec<(u64, u32)> {
-        let Header { presumed_at, presumed, .. } = self.header;
-        let presumed =
-            |at_ms| if at_ms == presumed_at { u32::try_from(presumed).unwrap_or(u32::MAX) } else { 0 };
-        let people = self.window.log().map(|(at_ms, count)| (at_ms, count.saturating_sub(presumed(at_ms))));
+        let Header { presumed_at, presumed, earlier, .. } = self.header;
+        let of = |at_ms: u64, (at, count): (u64, u64)| {
+            if at_ms == at { u32::try_from(count).unwrap_or(u32::MAX) } else { 0 }
+        };
+        let people = self.window.log().map(|(at_ms, count)| {
+            let presumed = of(at_ms, (presumed_at, presumed)).saturating_add(of(at_ms, earlier));
+            (at_ms, count.saturating_sub(presumed))
+        });
         people.filter(|(_, count)| *count > 0).collect()
     }
 

@@ -88,7 +88,7 @@ impl Rule {
             ],
             Self::Undrawn => &[("return z.draw > 0 and z.draw ~= z.drawn end", "return false end")],
             Self::Once => &[("drift, is_first = tonumber(first), false", "is_first = true")],
-            Self::Anew => &[("  if before > 0 then write_log(taken_slots()) end\n", "")],
+            Self::Anew => &[("    z.earlier_at, z.earlier = z.presumed_at, z.presumed\n", "")],
             Self::Kept => &[("  if next(freed) then add_kept(freed, parts) end\n", "")],
         }
     }

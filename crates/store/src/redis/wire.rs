@@ -74,6 +74,8 @@ pub(super) struct Header {
     pub(super) policy: Policy,
     /// By which draw the line was dealt last.
     pub(super) drawn: Drawn,
+    /// Slots that an earlier loss presumed to be taken: at which instant they are in the log, and how many.
+    pub(super) earlier: (u64, u64),
     /// The leaps of the zone's clock.
     pub(super) leaps: Leaps,
     /// Until when servers or tickets may say what a lost state knew; 0 if none was lost.
@@ -103,7 +105,7 @@ const PLAIN_NUMBERS: usize = 48;
 const INSIDE_NUMBERS: usize = 55;
 const OPENING_NUMBERS: usize = 57;
 const DRAW_NUMBERS: usize = 61;
-const HEADER_NUMBERS: usize = 66;
+const HEADER_NUMBERS: usize = 68;
 
 /// The past epochs behind a header's numbers, as `lua/zone.lua` writes them.
 pub(super) fn past(header: &Bytes) -> Bytes {
@@ -207,11 +209,12 @@ impl Header {
             numbers[RULE_FIELDS] = small(next!())?;
             drawn = Drawn { draw: small(next!())?, from: next!(), end: next!() };
         }
-        let mut leaps = Leaps::default();
+        let (mut leaps, mut earlier) = (Leaps::default(), (0, 0));
         if count == HEADER_NUMBERS {
             for number in &mut leaps {
                 *number = next!();
             }
+            earlier = (next!(), next!());
         }
         let policy = policy::of_rule_numbers(&numbers).ok_or(fault)?;
         Ok(Self {
@@ -246,6 +249,7 @@ impl Header {
             policy,
             drawn,
             leaps,
+            earlier,
             recover_until,
             opens_ms,
             unix_ms: policy.opens_at.unix_ms(opens_ms, now).unwrap_or(now.saturating_add_signed(offset)),
