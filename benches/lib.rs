@@ -1,16 +1,43 @@
-//! Shared by the benchmarks: lines of a given length, a counting allocator, and a server for the examples that measure
+//! Shared by the benchmarks: lines of a given length, a store in Redis, medians, a counting allocator, and a server for the examples that measure
 //! over HTTP.
 
 mod served;
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use admission::{Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Zone};
+use store::redis::{
+    Durability, Redis,
+    address::{Address, Settings},
+};
 
 pub use served::Served;
+
+/// The middle one of some figures, or the higher one of two in the middle.
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn median(mut of: Vec<f64>) -> f64 {
+    of.sort_unstable_by(f64::total_cmp);
+    of[of.len() / 2]
+}
+
+/// A store in the Redis at this address, with the usual settings.
+///
+/// # Panics
+/// If the address is none, or nothing answers there.
+pub async fn connect(url: &str) -> Arc<Redis> {
+    let address = Address::parse(url).expect("an address");
+    let store = Redis::connect(&address, &Settings::default(), Durability::Async).await;
+    Arc::new(store.expect("Redis runs"))
+}
 
 /// The lengths of lines that figures are given for.
 pub const LINES: [(u64, &str); 2] = [(600_000, "600k"), (10_000_000, "10M")];

@@ -113,7 +113,7 @@ fn polls(criterion: &mut Criterion) {
         println!("poll/{name}: {allocations} allocations in 10,000 polls");
         criterion.bench_function(&format!("poll/{name}"), |bench| bench.iter(&mut ask));
     }
-    let token = sealer.seal(&Ticket { epoch: 7, seq: 5, issued_ms: NOW.ms, first_told: None, told_s: None });
+    let token = sealer.seal(&Ticket::new(7, 5, NOW.ms));
     criterion.bench_function("poll/seal check alone", |bench| bench.iter(|| sealer.open(black_box(&token))));
 }
 

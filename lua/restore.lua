@@ -318,9 +318,11 @@ do
   for i = 1, #instants do used = used + counts[instants[i]] end
 end
 if have_all_spoken then
-  z.presumed_at, z.presumed, z.earlier_at, z.earlier = 0, 0, 0, 0
+  z.presumed_at, z.presumed = 0, 0
+  z.earlier_at, z.earlier = 0, 0
 elseif blind_since then
-  z.presumed_at, z.presumed, z.earlier_at, z.earlier = z.now, max(z.n - used, 0), 0, 0
+  z.presumed_at, z.presumed = z.now, max(z.n - used, 0)
+  z.earlier_at, z.earlier = 0, 0
 elseif z.presumed_at > 0 then
   z.presumed = free_at(z.presumed_at, MINUTE_MS) > z.now and max(min(z.presumed, z.n - used), 0) or 0
 end

@@ -19,14 +19,9 @@ use admission::{Definition, Lots, Policy, Schedule, ZoneId};
 use draw::{Announced, Checkpoint, Fallback, Places, Seed, Terms, Tree, positions};
 use drawn::drawn_event;
 use redis::{Reply, Standalone};
-use store::{
-    Embedded, Expected, Line, Store,
-    redis::{
-        Durability, Redis,
-        address::{Address, Settings},
-    },
-};
+use store::{Embedded, Expected, Line, Store};
 use tokio::time::Instant;
+use weir_benches::connect;
 
 const PEOPLE: u32 = 600_000;
 /// People who come between the freeze and the draw.
@@ -84,10 +79,7 @@ async fn main() {
         let server = Standalone::start();
         server.command(&["CONFIG", "SET", "slowlog-log-slower-than", "200"]);
         server.command(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
-        let address = Address::parse(&server.url()).expect("an address");
-        let store =
-            Redis::connect(&address, &Settings::default(), Durability::Async).await.expect("Redis runs");
-        let store = Arc::new(store);
+        let store = connect(&server.url()).await;
         let line = store.line(&zone);
         line.put(policy).await.expect("put");
         let schedule = Schedule::new(vec![drawn_event("sale")], &policy).expect("a schedule");

@@ -23,7 +23,7 @@ use tokio::{
     net::{TcpSocket, TcpStream},
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
-use weir_benches::Served;
+use weir_benches::{Served, median};
 
 const OTHERS: u8 = 40;
 const PERIOD: Duration = Duration::from_millis(100);
@@ -115,11 +115,6 @@ fn measure(rate: u32, store: Option<&str>) -> io::Result<()> {
 )]
 fn place(len: usize, part: f64) -> usize {
     ((len as f64 * part) as usize).min(len - 1)
-}
-
-fn median(mut of: Vec<f64>) -> f64 {
-    of.sort_unstable_by(f64::total_cmp);
-    of[of.len() / 2]
 }
 
 /// All intervals of each arm, each with the sorted times of its calls.

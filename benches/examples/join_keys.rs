@@ -12,17 +12,10 @@ mod clock;
 #[path = "../../tests/support/redis.rs"]
 mod redis;
 
-use std::sync::Arc;
-
 use admission::{JoinKey, Mode, Policy, ZoneId};
 use redis::Standalone;
-use store::{
-    Line as _, Store as _,
-    redis::{
-        Durability, Redis,
-        address::{Address, Settings},
-    },
-};
+use store::{Line as _, Store as _};
+use weir_benches::{connect, median};
 
 const ROUNDS: usize = 9;
 /// The joins of a round.
@@ -50,9 +43,7 @@ async fn main() {
 /// The microseconds of Redis's CPU time for each join, and the bytes that Redis holds afterwards.
 async fn joins(batch: usize, round: usize, with_keys: bool) -> (f64, f64) {
     let server = Standalone::start();
-    let address = Address::parse(&server.url()).expect("an address");
-    let store = Redis::connect(&address, &Settings::default(), Durability::Async).await.expect("Redis runs");
-    let line = Arc::new(store).line(&ZoneId::parse("ZONE").expect("a name"));
+    let line = connect(&server.url()).await.line(&ZoneId::parse("ZONE").expect("a name"));
     line.put(Policy { mode: Mode::Hold, ..Policy::default() }).await.expect("put");
     let key = |number: usize| JoinKey((number as u128 | (round as u128) << 64).to_le_bytes());
     let before = server.cpu_time();
@@ -62,9 +53,4 @@ async fn joins(batch: usize, round: usize, with_keys: bool) -> (f64, f64) {
     }
     let spent = server.cpu_time() - before;
     (spent.as_secs_f64() * 1e6 / JOINS as f64, server.used_memory() as f64)
-}
-
-fn median(mut of: Vec<f64>) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of[of.len() / 2]
 }

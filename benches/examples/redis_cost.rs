@@ -29,7 +29,6 @@ use redis::Standalone;
 use store::{
     Line as _, MAX_BATCH, Store as _,
     redis::{
-        Durability, Redis,
         address::{Address, Settings},
         client::{AnyClient, Client as _, Script, Value},
     },
@@ -38,7 +37,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep_until},
 };
-use weir_benches::third;
+use weir_benches::{connect, third};
 
 const PEOPLE: u64 = 600_000;
 const PERIOD: Duration = Duration::from_secs(3);
@@ -73,10 +72,6 @@ async fn main() {
     }
 }
 
-fn address(server: &Standalone) -> Address {
-    Address::parse(&server.url()).expect("an address")
-}
-
 fn a_person(bytes: u64) -> f64 {
     f64::from(u32::try_from(bytes).expect("not that much")) / f64::from(u32::try_from(PEOPLE).expect("small"))
 }
@@ -84,9 +79,7 @@ fn a_person(bytes: u64) -> f64 {
 /// The calls of one server's lane, and of the people at the front.
 async fn weir(moves: bool) -> Cost {
     let server = Standalone::start();
-    let store =
-        Redis::connect(&address(&server), &Settings::default(), Durability::Async).await.expect("Redis runs");
-    let line = Arc::new(store).line(&ZoneId::parse("ZONE").expect("a name"));
+    let line = connect(&server.url()).await.line(&ZoneId::parse("ZONE").expect("a name"));
     let policy = Policy::default();
     let mode = if moves { Mode::Hold } else { Mode::Auto };
     line.put(Policy { mode, ..policy }).await.expect("put");
@@ -233,7 +226,8 @@ async fn baseline() -> Cost {
     // The minute is full, so nobody enters and all polls cost the same.
     server.command(&["MSET", "{z}minute", "10000", "{z}part", "1000"]);
 
-    let client = AnyClient::connect(&address(&server), &Settings::default()).await.expect("Redis runs");
+    let address = Address::parse(&server.url()).expect("an address");
+    let client = AnyClient::connect(&address, &Settings::default()).await.expect("Redis runs");
     let client = Arc::new(client);
     let before = server.cpu_time();
     let mut callers = JoinSet::new();

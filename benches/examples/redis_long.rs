@@ -22,17 +22,13 @@ use admission::{Claim, Mode, Policy, ZoneId};
 use redis::{Options, Reply, Standalone};
 use store::{
     Line as _, Store as _,
-    redis::{
-        Durability, Redis,
-        address::{Address, Settings},
-        scripts,
-    },
+    redis::{Redis, scripts},
 };
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep_until},
 };
-use weir_benches::third;
+use weir_benches::{connect, third};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -108,10 +104,9 @@ async fn measure(people: u64) {
     let least = LEAST_US.to_string();
     let options = Options::new().arg(&["--slowlog-max-len", &kept, "--slowlog-log-slower-than", &least]);
     let server = Standalone::start_with(&options);
-    let address = Address::parse(&server.url()).expect("an address");
-    let store = Redis::connect(&address, &Settings::default(), Durability::Async).await.expect("Redis runs");
+    let store = connect(&server.url()).await;
     let zone = ZoneId::parse("ZONE").expect("a name");
-    let mut line = Line { server, store: Arc::new(store), zone, second: 0 };
+    let mut line = Line { server, store, zone, second: 0 };
     let policy = Policy::default();
     let store = Arc::clone(&line.store);
     let zone = line.zone.clone();

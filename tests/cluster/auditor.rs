@@ -447,17 +447,18 @@ impl Auditor {
         if let Some(life) = self.lives.iter_mut().rev().find(|life| life.server == server) {
             life.until = now;
         }
-        // If nobody else has read of an operator's last change, it may be lost with the primary: also if both were divided from the others
-        // since then.
+        // If nobody else was told of an operator's last change, it may be lost with the primary: also if both were divided from the others
+        // since then, or if the store was emptied and nobody who had read of the change has written it back.
         let since = self.policies.last().map_or(0, |&(since, ..)| since);
         let is_apart = self.divided.iter().any(|&(from, until)| from <= since + 1_000 && until >= now);
         let sides = &self.server_sides;
         let hears = |life: &Life| !is_apart || sides[life.server] == sides[server];
-        let has_read = |life: &Life| {
-            self.read_register.get(&life.server).is_some_and(|&read| read >= since.max(life.from))
-        };
-        let knows = |life: &Life| life.until == u64::MAX && has_read(life) && hears(life);
-        if !self.lives.iter().any(knows) {
+        let runs = |life: &Life| life.until == u64::MAX && life.from + 1_000 < now && hears(life);
+        let read_at = |server: usize| self.read_register.get(&server).copied().unwrap_or(0);
+        let has_read = |life: &Life| runs(life) && read_at(life.server) >= since.max(life.from);
+        let is_lost = || self.wiped.iter().any(|&wiped| wiped >= since.max(read_at(server)));
+        let nobody = |knows: &dyn Fn(&Life) -> bool| !self.lives.iter().any(knows);
+        if nobody(&runs) && (now < since + 5_000 || is_apart) || nobody(&has_read) && is_lost() {
             self.keep_policy_before();
         }
     }

@@ -196,10 +196,7 @@ impl SimClient {
             net.scripts += 1;
             let served = net.cluster.serve(node, now, script, keys, args);
             if let Served::Ran(Ok(value)) = &served {
-                let segments = args.get(6).map_or(0, |count| text_number(count));
-                let more = FIXED_KEYS + usize::try_from(segments).expect("few") * KEYS_OF_SEGMENT;
-                let own_keys = keys.get(more..).unwrap_or_default();
-                tap(&mut net, now, (self.server, node), script, (own_keys, args), value);
+                tap(&mut net, now, (self.server, node), script, (keys, args), value);
                 if script.name == "zones" {
                     net.auditor.reads_register(now, self.server);
                 }
@@ -354,14 +351,6 @@ const OF_A_ZONE: [&str; 11] =
 /// Where the header has the first epoch of the line.
 const BORN: usize = 37;
 
-/// How many keys a script has before those of segments, and how many a segment has; see `lua/zone.lua`.
-const FIXED_KEYS: usize = 8;
-const KEYS_OF_SEGMENT: usize = 9;
-
-fn text_number(text: &[u8]) -> u64 {
-    String::from_utf8_lossy(text).parse().unwrap_or(0)
-}
-
 /// Where it has the draw that decides the order, and the one by which the line was dealt last.
 const DRAW: usize = 57;
 
@@ -384,13 +373,10 @@ fn tap(
         Some(Value::Int(number)) => number.to_string().into(),
         _ => Bytes::new(),
     };
-    let number = |i: usize| text_number(&bytes(i));
+    let number = |i: usize| String::from_utf8_lossy(&bytes(i)).parse::<u64>().unwrap_or(0);
     let header = bytes(0);
-    let field = |i: usize| {
-        header
-            .get(i * 8..i * 8 + 8)
-            .map_or(0, |part| part.iter().fold(0, |n, &byte| n << 8 | u64::from(byte)))
-    };
+    let long = |bytes: &[u8]| bytes.iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
+    let field = |i: usize| header.get(i * 8..i * 8 + 8).map_or(0, long);
     if std::mem::replace(&mut net.epochs[node], field(0)) != field(0) {
         let line = format!(
             "node {node} has epoch {}, next number {}, after a {} of server {server}",
@@ -437,8 +423,10 @@ fn tap(
             for seq in first..first + count {
                 entered(epoch, seq, (now_ms, unix_s), true);
             }
-            let long = |bytes: &[u8]| bytes.iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
-            for (key, ticket) in keys.iter().zip(bytes(9).chunks_exact(16)) {
+            // The keys of joins are the last ones.
+            let tickets = bytes(9);
+            let own = &keys[keys.len() - tickets.len() / 16..];
+            for (key, ticket) in own.iter().zip(tickets.chunks_exact(16)) {
                 let earlier = (u32::try_from(long(&ticket[..4])).unwrap_or(0), long(&ticket[4..10]));
                 net.auditor.joins_with(now, key, (earlier.0 > 0).then_some(earlier));
             }
@@ -446,7 +434,6 @@ fn tap(
         "enter" => {
             let Some(claims) = args.last() else { return };
             for (claim, verdict) in claims.chunks_exact(10).zip(bytes(3).chunks_exact(21)) {
-                let long = |bytes: &[u8]| bytes.iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
                 if verdict[0] == 1 {
                     let entry = (long(&verdict[1..7]), long(&verdict[7..11]));
                     entered(u32::try_from(long(&claim[..4])).unwrap_or(0), long(&claim[4..]), entry, false);

@@ -478,7 +478,7 @@ impl World {
                 server.gate.poll(self.zone.as_str(), &token).await
             }
             _ => {
-                let ahead = Ticket { epoch: 77, seq: 0, issued_ms: 0, first_told: None, told_s: None };
+                let ahead = Ticket::new(77, 0, 0);
                 let stranger = Seals::only(SealKey { id: 1, secret: [9; 32] });
                 let token = stranger.sealer(&self.zone).seal(&ahead);
                 server.gate.poll(self.zone.as_str(), &token).await

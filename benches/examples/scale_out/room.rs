@@ -198,7 +198,7 @@ async fn ask(
     entered: &AtomicU64,
     refused: &AtomicU64,
 ) {
-    let mut ticket = Ticket { epoch, seq, issued_ms: 0, first_told: None, told_s: None };
+    let mut ticket = Ticket::new(epoch, seq, 0);
     loop {
         match gate.poll_for_stream(zone.as_str(), ticket).await {
             Ok((Reply::Waiting { polling_period_ms, stale, .. }, newer)) => {

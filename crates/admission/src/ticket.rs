@@ -27,6 +27,12 @@ impl Ticket {
     /// The smallest number of seconds that cannot be told (194 days). In the bytes it stands for `None`.
     pub const NEVER_S: u32 = 0xFF_FFFF;
 
+    /// A ticket whose holder was told nothing yet.
+    #[must_use]
+    pub const fn new(epoch: u32, seq: u64, issued_ms: u64) -> Self {
+        Self { epoch, seq, issued_ms, first_told: None, told_s: None }
+    }
+
     /// Bytes of a ticket inside a token.
     pub(crate) const LEN: usize = 22;
 

@@ -3,10 +3,7 @@
 //! Keys are in two generations of [`JoinKey::KEPT_MS`], so that a generation is dropped as a whole. Invariants: a key is kept for one
 //! generation at least and two at most; a generation has at most [`JoinKey::MOST_A_MINUTE`] keys for each of its minutes.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    mem,
-};
+use std::{collections::HashMap, mem};
 
 use admission::{JoinKey, Joined, Ticket};
 
@@ -17,10 +14,6 @@ type Keys = HashMap<JoinKey, (u32, u64, u64)>;
 
 /// The most keys of a generation.
 const MOST: u64 = JoinKey::MOST_A_MINUTE as u64 * JoinKey::KEPT_MS / 60_000;
-
-fn ticket((epoch, seq, issued_ms): (u32, u64, u64)) -> Ticket {
-    Ticket { epoch, seq, issued_ms, first_told: None, told_s: None }
-}
 
 /// The joins with a key.
 #[derive(Debug, Default)]
@@ -51,23 +44,20 @@ impl RecentJoins {
             if earlier[at].is_some() {
                 continue;
             }
-            match key.map(|key| with.entry(key)) {
-                Some(Entry::Occupied(first)) => twins.push((at, *first.get())),
-                vacant => {
-                    if let Some(Entry::Vacant(place)) = vacant {
-                        place.insert(new);
-                    }
-                    new += 1;
-                }
+            let number = key.map_or(new, |key| *with.entry(key).or_insert(new));
+            if number < new {
+                twins.push((at, number));
+            } else {
+                new += 1;
             }
         }
         let joined = join(new)?;
+        let seq = |number: u32| joined.first + u64::from(number);
         for (key, number) in with {
-            self.note(key, (joined.epoch, joined.first + u64::from(number), joined.at_ms));
+            self.note(key, (joined.epoch, seq(number), joined.at_ms));
         }
         for (at, number) in twins {
-            let seq = joined.first + u64::from(number);
-            earlier[at] = Some(ticket((joined.epoch, seq, joined.at_ms)));
+            earlier[at] = Some(Ticket::new(joined.epoch, seq(number), joined.at_ms));
         }
         Ok(JoinedOnce { earlier, joined })
     }
@@ -84,7 +74,8 @@ impl RecentJoins {
 
     /// The ticket of whoever joined with this key.
     fn ticket(&self, key: JoinKey) -> Option<Ticket> {
-        self.young.get(&key).or_else(|| self.old.get(&key)).map(|kept| ticket(*kept))
+        let &(epoch, seq, issued_ms) = self.young.get(&key).or_else(|| self.old.get(&key))?;
+        Some(Ticket::new(epoch, seq, issued_ms))
     }
 
     /// Somebody joined with this key.

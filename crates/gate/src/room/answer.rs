@@ -12,7 +12,7 @@ use wait::Lookup;
 
 use super::{
     Room, WaitStatus,
-    calls::{ClaimOutcome, JoinOutcome},
+    calls::{ClaimOutcome, JoinOutcome, NewTicket},
     causes::NO_EPOCH,
     current_view::CurrentView,
     draw::Lot,
@@ -98,14 +98,8 @@ impl<L: Line> Room<L> {
         };
         self.note_joined(&joined);
         drop(joining);
-        let ticket = Ticket {
-            epoch: joined.epoch,
-            seq: joined.seq,
-            issued_ms: joined.at_ms,
-            first_told: None,
-            told_s: None,
-        };
-        self.reply(ticket, joined.verdict, joined.at_ms)
+        let NewTicket { ticket, verdict } = joined;
+        self.reply(ticket, verdict, ticket.issued_ms)
     }
 
     /// The reply to a poll, where the view has it. Nearly every poll ends here: no lock, no allocation. The clock

@@ -41,11 +41,9 @@ pub(super) enum JoinOutcome {
     Earlier(Ticket),
 }
 
-/// A ticket that a join took, and what the store decided about it.
+/// A ticket that a join took, and what the store decided about it in the same call.
 pub(super) struct NewTicket {
-    pub(super) epoch: u32,
-    pub(super) seq: u64,
-    pub(super) at_ms: u64,
+    pub(super) ticket: Ticket,
     pub(super) verdict: Verdict,
 }
 

@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, Weak};
 
-use admission::{Claim, Departure, JoinKey, Leaver, Policy, Verdict};
+use admission::{Claim, Departure, JoinKey, Leaver, Policy, Ticket, Verdict};
 use events::{Joined, StoreCall};
 use store::{JoinedOnce, Line, MAX_BATCH, StoreError};
 use tokio::{
@@ -58,9 +58,13 @@ impl Batch {
 
     /// Refuses all calls, none of which was sent.
     fn refuse(&mut self, error: &StoreError) {
-        refuse(self.joins.drain(..).map(|(_, answer)| answer), error, None);
+        self.refuse_joins(error, None);
         refuse(self.claims.drain(..).map(|(_, answer)| answer), error, None);
         refuse(self.leavers.drain(..).map(|(_, answer)| answer), error, None);
+    }
+
+    fn refuse_joins(&mut self, error: &StoreError, batch: Option<Sent>) {
+        refuse(self.joins.drain(..).map(|(_, answer)| answer), error, batch);
     }
 
     /// The store has answered a batch of so many calls, which was sent at `at`.
@@ -222,19 +226,17 @@ async fn join<L: Line>(room: &Room<L>, batch: &mut Batch) {
                     Some(ticket) => JoinOutcome::Earlier(ticket),
                     None => {
                         let (seq, verdict) = new.next().expect("who has no earlier ticket has a new one");
-                        JoinOutcome::New(NewTicket { epoch, seq, at_ms, verdict })
+                        JoinOutcome::New(NewTicket { ticket: Ticket::new(epoch, seq, at_ms), verdict })
                     }
                 };
                 let _ = answer.send(Answered { answer: Ok(outcome), batch: Some(sent) });
             }
         }
         // A full line concerns no claim.
-        Err(StoreError::Full) => {
-            refuse(batch.joins.drain(..).map(|(_, answer)| answer), &StoreError::Full, Some(sent));
-        }
+        Err(StoreError::Full) => batch.refuse_joins(&StoreError::Full, Some(sent)),
         // The claims are refused too, instead of waiting for another failure.
         Err(error) => {
-            refuse(batch.joins.drain(..).map(|(_, answer)| answer), &error, Some(sent));
+            batch.refuse_joins(&error, Some(sent));
             batch.refuse(&error);
         }
     }

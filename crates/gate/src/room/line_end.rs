@@ -80,8 +80,8 @@ impl<L: Line> Room<L> {
     pub(super) fn note_joined(&self, joined: &NewTicket) {
         let current = self.current.load();
         // The numbers of another line say nothing about this one.
-        if joined.epoch == current.view.epoch {
-            current.end.next.fetch_max(joined.seq + 1, Ordering::Relaxed);
+        if joined.ticket.epoch == current.view.epoch {
+            current.end.next.fetch_max(joined.ticket.seq + 1, Ordering::Relaxed);
             if let Verdict::Waiting(position) = joined.verdict {
                 current.end.waiting.fetch_max(position.rank, Ordering::Relaxed);
             }

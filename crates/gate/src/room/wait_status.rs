@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_wait_counts_down_and_grows_with_a_reason_only() {
-        let mut ticket = Ticket { epoch: 1, seq: 1, issued_ms: 5_000, first_told: None, told_s: None };
+        let mut ticket = Ticket::new(1, 1, 5_000);
         let mut ask = |wait, at_s: u64| {
             let why = |longer_s| if longer_s > 20 { Reason::Slowed } else { Reason::Slower };
             let (eta, reason) = tell(&mut ticket, wait, 5_000 + at_s * 1_000, why);

@@ -150,8 +150,7 @@ fn earlier(count: u32, keys: &[(u16, JoinKey)], bytes: &[u8]) -> Result<Vec<Opti
     for ((place, _), ticket) in keys.iter().zip(bytes.chunks_exact(EARLIER)) {
         let epoch = u32::try_from(wire::number(&ticket[..4])).expect("four bytes");
         let (seq, issued_ms) = (wire::number(&ticket[4..10]), wire::number(&ticket[10..]));
-        earlier[usize::from(*place)] =
-            (epoch > 0).then_some(Ticket { epoch, seq, issued_ms, first_told: None, told_s: None });
+        earlier[usize::from(*place)] = (epoch > 0).then_some(Ticket::new(epoch, seq, issued_ms));
     }
     Ok(earlier)
 }

@@ -515,14 +515,13 @@ impl Memory {
     /// The log of the last minute, without the slots that are only presumed to be taken: a state that was lost presumes anew.
     fn log_of_people(&self) -> Vec<(u64, u32)> {
         let Header { presumed_at, presumed, earlier, .. } = self.header;
-        let of = |at_ms: u64, (at, count): (u64, u64)| {
-            if at_ms == at { u32::try_from(count).unwrap_or(u32::MAX) } else { 0 }
+        let presumed = [(presumed_at, presumed), earlier];
+        let people = |(at_ms, count): (u64, u32)| {
+            let of_nobody = presumed.iter().filter(|(at, _)| *at == at_ms).map(|(_, count)| count).sum();
+            let people = u64::from(count).saturating_sub(of_nobody);
+            (people > 0).then_some((at_ms, u32::try_from(people).expect("no more than there were")))
         };
-        let people = self.window.log().map(|(at_ms, count)| {
-            let presumed = of(at_ms, (presumed_at, presumed)).saturating_add(of(at_ms, earlier));
-            (at_ms, count.saturating_sub(presumed))
-        });
-        people.filter(|(_, count)| *count > 0).collect()
+        self.window.log().filter_map(people).collect()
     }
 
     /// What this memory can restore.
