@@ -122,9 +122,10 @@ elseif not rev_known then
     if w.epoch > z.epoch then
       begin_epoch(z.now, z.rev - 1, z.next, { w.epoch, w.next })
     else
-      z.next = max(z.next, w.next)
+      -- Another server may know later numbers of that epoch.
+      if w.next > z.start then z.next = max(z.next, w_end) end
     end
-    add_past(known, min(w_end, max(z.start, w.next)))
+    add_past(known, w.next > z.start and w_end or min(w_end, z.start))
     z.born = w.born
   else
     -- One of the lines was begun by a server that did not remember the other one. Each keeps its numbers, and new numbers are

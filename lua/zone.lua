@@ -56,6 +56,8 @@ local KEPT = 64
 -- How far the clock can leap, and windows end early by that. How long the presumption waits for a server that has
 -- not called. How far beyond its bounds the clock may be, and for how long before it counts as set.
 local LEAP_MS, SERVER_MS, LATE_MS, SET_MS = 250, 70000, 500, 700
+-- How long nobody enters after a leap past the opening that no server vouched for. Servers that run call once a second.
+local DOUBT_MS = 2000
 -- A line that may have had a predecessor begins at a random number from AFTER_LOSS on, and has a random epoch, so that the two have
 -- no ticket in common. Both are parts of SPOTS; 67,108,864 numbers are 1,024 segments.
 local AFTER_LOSS, SPOTS, SPREAD = 256 * SEGMENT, 67108864, 41474747
@@ -202,10 +204,17 @@ end
 -- because calls without bounds had set the clock back.
 -- A call that stood still on its way has old bounds, and looks as if the clock was set. Nobody enters by it, and it does not set the
 -- zone's clock back, unless calls have been late for SET_MS and none was in time: then the clock was set.
+-- A leap without bounds past the opening is in doubt for a moment: a server with bounds that are still before the opening knows that
+-- the clock was set, and the opening moves with it.
 local is_bounded, is_late
 local leap_ms = 0
 -- What `on` says: since when calls have been late, by the clock of Redis; nil if the last one was in time.
 local mark, late_since
+local function check_opening(shown, lo, hi)
+  local is_in_doubt = z.now < min(z.hold_until, z.leapt + DOUBT_MS) and z.opens > z.leapt - z.leap and z.opens <= z.leapt
+  if is_in_doubt and hi < z.opens then z.opens = z.opens + max(shown, z.now) - lo end
+end
+
 local function set_clock(is_other)
   local time = call('TIME')
   wall = time[1] * 1000 + floor(time[2] / 1000)
@@ -214,6 +223,7 @@ local function set_clock(is_other)
   local shown = wall - z.offset
   local now = shown
   if is_bounded then
+    if hi > lo and not is_other then check_opening(shown, lo, hi) end
     is_late = shown > hi + LATE_MS and hi > lo and not is_other
     late_since = is_late and (late_since or wall) or nil
     if is_late and wall - late_since < SET_MS then return z.now end
@@ -597,6 +607,7 @@ local function note_leap(before)
     z.leaps_from, z.leap = before, 0
   end
   z.leapt, z.leap = z.now, z.leap + leap_ms
+  if not is_bounded and before < z.opens and z.opens <= z.now then z.hold_until = max(z.hold_until, z.now + DOUBT_MS) end
 end
 
 -- Moves the zone's clock to `now`.

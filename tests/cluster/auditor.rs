@@ -114,6 +114,10 @@ struct Seen {
     ticket: Option<Ticket>,
     /// When the join was sent, and when its answer came.
     joined: (u64, u64),
+    /// When the first call was sent that may have taken this place: the reply of a join may be lost, and its key finds the place again.
+    tried: u64,
+    /// The same of a place that no answer has told of yet.
+    trying: Option<u64>,
     /// The times at which polls were sent that were answered with a place, and how long each answer said to wait.
     polls: Vec<(u64, u64)>,
     /// The first pass, and when it came.
@@ -312,6 +316,8 @@ impl Auditor {
             earlier: Vec::new(),
             ticket: None,
             joined: (0, 0),
+            tried: 0,
+            trying: None,
             polls: Vec::new(),
             pass: None,
             told: Vec::new(),
@@ -528,6 +534,11 @@ impl Auditor {
         }
     }
 
+    /// A user sends a join.
+    pub(crate) fn tries(&mut self, user: usize, asked: u64) {
+        self.users[user].trying.get_or_insert(asked);
+    }
+
     /// A server answered a call.
     pub(crate) fn answered(&mut self, call: &Call, answer: &Result<Reply, Refusal>) {
         let &Call { asked, now, user, at: (server, number), ticket, is_join, by_copy, .. } = call;
@@ -559,6 +570,7 @@ impl Auditor {
                 seen.earlier.push(Earlier { ticket, pass, told });
             }
             seen.joined = (asked, now);
+            seen.tried = seen.trying.take().unwrap_or(asked);
             seen.polls.clear();
         }
         match answer {

@@ -69,7 +69,7 @@ impl Auditor {
             (Some(one), Some(other)) => one < other,
             (Some(_), None) => true,
             (None, Some(_)) => false,
-            (None, None) => one.joined.1 < other.joined.0,
+            (None, None) => one.joined.1 < other.tried,
         }
     }
 }

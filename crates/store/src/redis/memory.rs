@@ -101,10 +101,12 @@ impl ClockReading {
         Self { earliest, latest: if is_tighter { moved } else { later.latest } }
     }
 
-    /// The earliest and the latest that the zone's clock may show now, judged by this server's clock.
+    /// The earliest and the latest that the zone's clock may show now, judged by this server's clock. The latest is always the later one:
+    /// while calls are late the zone's clock stands still, and the latest that it may have shown falls behind the earliest.
     pub(super) fn bounds(self) -> (u64, u64) {
         let ((low_ms, received), (high_ms, sent)) = (self.earliest, self.latest);
-        (low_ms + ms(received.elapsed()), high_ms + ms(sent.elapsed()) + SLACK_MS)
+        let low_ms = low_ms + ms(received.elapsed());
+        (low_ms, (high_ms + ms(sent.elapsed())).max(low_ms) + SLACK_MS)
     }
 
     /// The earliest that the zone's clock may have shown at an instant.
