@@ -196,6 +196,13 @@ local function note_told(period)
   end
 end
 
+-- A leap without bounds past the opening is in doubt for a moment: a server with bounds that are still before the opening knows that
+-- the clock was set, and the opening moves with it.
+local function check_opening(shown, lo, hi)
+  local is_in_doubt = z.now < min(z.hold_until, z.leapt + DOUBT_MS) and z.opens > z.leapt - z.leap and z.opens <= z.leapt
+  if is_in_doubt and hi < z.opens then z.opens = z.opens + max(shown, z.now) - lo end
+end
+
 -- Time. The zone's clock is the clock of Redis minus an offset, kept within the bounds that the server passes. So a node
 -- whose clock differs, or was set, neither opens a window early nor stops the line. The bounds of an earlier epoch do not
 -- count. Without bounds a long time cannot be told from a clock that was set. If another process has the state now
@@ -204,17 +211,10 @@ end
 -- because calls without bounds had set the clock back.
 -- A call that stood still on its way has old bounds, and looks as if the clock was set. Nobody enters by it, and it does not set the
 -- zone's clock back, unless calls have been late for SET_MS and none was in time: then the clock was set.
--- A leap without bounds past the opening is in doubt for a moment: a server with bounds that are still before the opening knows that
--- the clock was set, and the opening moves with it.
 local is_bounded, is_late
 local leap_ms = 0
 -- What `on` says: since when calls have been late, by the clock of Redis; nil if the last one was in time.
 local mark, late_since
-local function check_opening(shown, lo, hi)
-  local is_in_doubt = z.now < min(z.hold_until, z.leapt + DOUBT_MS) and z.opens > z.leapt - z.leap and z.opens <= z.leapt
-  if is_in_doubt and hi < z.opens then z.opens = z.opens + max(shown, z.now) - lo end
-end
-
 local function set_clock(is_other)
   local time = call('TIME')
   wall = time[1] * 1000 + floor(time[2] / 1000)
@@ -223,11 +223,13 @@ local function set_clock(is_other)
   local shown = wall - z.offset
   local now = shown
   if is_bounded then
-    if hi > lo and not is_other then check_opening(shown, lo, hi) end
-    is_late = shown > hi + LATE_MS and hi > lo and not is_other
+    -- A clock that is held, as tests hold it, is what its bounds say.
+    local is_compared = hi > lo and not is_other
+    if is_compared then check_opening(shown, lo, hi) end
+    is_late = is_compared and shown > hi + LATE_MS
     late_since = is_late and (late_since or wall) or nil
     if is_late and wall - late_since < SET_MS then return z.now end
-    if hi > lo and not is_other then leap_ms = max(lo - max(shown, z.now), 0) end
+    if is_compared then leap_ms = max(lo - max(shown, z.now), 0) end
     now = is_other and lo or max(min(shown, hi), lo)
   elseif is_other then
     now = z.now

@@ -534,7 +534,7 @@ impl Auditor {
         }
     }
 
-    /// A user sends a join.
+    /// A user's join, sent at `asked`, reaches a server.
     pub(crate) fn tries(&mut self, user: usize, asked: u64) {
         self.users[user].trying.get_or_insert(asked);
     }

@@ -353,13 +353,13 @@ impl World {
         random: &mut Random,
     ) -> Option<Result<Reply, Refusal>> {
         let asked = self.now();
-        if matches!(shows, Shows::Key(_)) {
-            self.audit(|auditor| auditor.tries(number, asked));
-        }
         let (out, back) = (20 + random.bits() % 40, 20 + random.bits() % 40);
         // One message in a hundred is lost on the way there, and one on the way back.
         if random.below(100) == 0 {
             return None;
+        }
+        if matches!(shows, Shows::Key(_)) {
+            self.audit(|auditor| auditor.tries(number, asked));
         }
         sleep(Duration::from_millis(out)).await;
         let answer = async {

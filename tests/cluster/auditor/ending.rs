@@ -249,7 +249,7 @@ impl Auditor {
                 {
                     let how = format!(
                         "user {user} joined at {} ms and entered at {at} ms; user {other} joined at {} ms, polled, and entered at {}",
-                        mine.joined.0,
+                        mine.tried,
                         others.joined.1,
                         entered[other].cast_signed()
                     );
