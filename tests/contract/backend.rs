@@ -3,7 +3,10 @@
 //! Invariant: two store objects over one back end act as two servers that share one state, at the same time or one after the
 //! other.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use store::{
     Embedded, Store,
@@ -124,9 +127,18 @@ pub(crate) struct InRedis {
     pub(crate) max_segments: Option<usize>,
 }
 
+/// How long a call waits for the servers, so that a machine that is busy with other things fails no test.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 impl InRedis {
+    /// With a patience that no test waits for. Tests of what happens when Redis does not answer shorten it.
     pub(crate) fn settings(&self) -> Settings {
-        Settings { library: self.library, ..Settings::default() }
+        Settings {
+            library: self.library,
+            connect_timeout: PATIENCE,
+            command_timeout: PATIENCE,
+            ..Settings::default()
+        }
     }
 }
 

@@ -61,6 +61,11 @@ fn main() {
         trials.extend(behaviours(&format!("cluster::{library:?}"), in_redis(&three, None)));
         trials.extend(shared_behaviours(&format!("redis::{library:?}"), in_redis(&one, None)));
         trials.extend(shared_behaviours(&format!("cluster::{library:?}"), in_redis(&three, None)));
+        // Each library once, and each topology once.
+        trials.extend(match library {
+            Library::Fred => learned_behaviours("cluster::Fred", in_redis(&three, None)),
+            Library::RedisRs => learned_behaviours("redis::RedisRs", in_redis(&one, None)),
+        });
         trials.extend(parts(&format!("redis::{library:?}"), in_redis(&one, None)));
         trials.extend(of_the_register(&format!("redis::{library:?}"), in_redis(&one, None)));
         trials.extend(replicated_behaviours(&format!("redis::{library:?}"), in_redis(&one, None)));
@@ -148,12 +153,16 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         zone_that_is_kept_keeps_its_policy_when_opened,
     ];
     trials.extend(trials![of, start, register: what_is_not_as_expected_is_not_changed]);
-    trials.extend(trials![
+    trials
+}
+
+/// They take 20 times the processor time of the others.
+fn learned_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<Trial> {
+    trials![
         of, start, learned:
         what_one_server_learnt_another_one_knows,
         what_was_learnt_is_written_again_where_it_was_lost,
-    ]);
-    trials
+    ]
 }
 
 fn parts(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<Trial> {
