@@ -48,24 +48,41 @@ local function is_unlikely_in(s, bit)
   return not is_recovering() or z.now >= max(z.hold_until, floor((z.hold_until + z.recover_until) / 2))
 end
 
--- The numbers around this one that no known line has, from the first one up to a limit; nil if there are none. They are below this
--- line's first number, or in a segment without any before its last epoch or in that epoch's first one, or behind its last number: whoever
+-- How many numbers behind the ticket of an unknown line its others may have.
+local AHEAD = 16 * SEGMENT
+
+-- The numbers of this one's segment that no known line has; nil if this number is not among them. They are below this line's first number,
+-- or in a segment without any, or before the first number of the last epoch in that one's first segment, or behind the last number: whoever
 -- begins an epoch chooses where, and an epoch may be lost with all who knew of it. Only one epoch gets them.
 local function nobodys(s, seq)
-  if #past >= PAST then return nil end
+  local first, used = s.index * SEGMENT, z.floor
+  local last = first + SEGMENT
+  for at = 1, #past, 32 do
+    local _, rev, from_seq, limit = unpack_struct('>i8i8i8i8', past, at)
+    if rev ~= PROVED then used = max(used, limit) elseif from_seq < last and limit > first then return nil end
+  end
   if seq < z.floor then
     if s.known then return nil end
-    return 0, z.floor
+    return first, min(last, z.floor)
   end
-  local first, used = s.index * SEGMENT, z.floor
+  if seq < z.start and s.index >= z.base and (not s.known or first >= used) then return max(first, z.floor), min(last, z.start) end
+  if is_undrawn() then return nil end
+  if seq >= z.next then return max(first, z.next), last end
+  if seq > z.start and s.index >= z.base and not s.known then return first, last end
+end
+
+-- Notes that the epoch has these numbers, beside those of other segments. Returns whether there was room for that.
+local function note_proved(epoch, first, limit)
   for at = 1, #past, 32 do
-    local _, _, _, limit = unpack_struct('>i8i8i8i8', past, at)
-    used = max(used, limit)
+    local of, rev, from_seq, to = unpack_struct('>i8i8i8i8', past, at)
+    if of == epoch and rev == PROVED and (to == first or from_seq == limit) then
+      past = string.sub(past, 1, at - 1) .. pack('>i8i8i8i8', of, PROVED, min(from_seq, first), max(to, limit)) .. string.sub(past, at + 32)
+      return true
+    end
   end
-  if seq < z.start and s.index >= z.base and (not s.known or first >= used) then
-    return max(first, z.floor), min(first + SEGMENT, z.start)
-  end
-  if seq >= z.next and not is_undrawn() then return z.next, first + 2 * SEGMENT end
+  if #past >= PAST then return false end
+  past = pack('>i8i8i8i8', epoch, PROVED, first, limit) .. past
+  return true
 end
 
 -- The verdict where the state was lost, and whether the ticket waits is not known yet. Its rank is 0, which nobody's is who waits.
@@ -82,10 +99,11 @@ for at = 1, #claims, 10 do
   -- No ticket is reported as gone before all servers had time to say what they remember.
   if of_line == nil and z.now >= z.hold_until and z.now < z.recover_until then
     local first, limit = nobodys(s, seq)
-    if first then
-      -- No server has told of the ticket's epoch, and no line that is known has numbers here. The ticket itself proves the place.
-      of_line, unknown, z.base, z.next = true, true, min(z.base, s.index), max(z.next, limit)
-      past = pack('>i8i8i8i8', epoch, 0, first, limit) .. past
+    if first and note_proved(epoch, first, limit) then
+      -- No server has told of the ticket's epoch, and no line that is known has numbers here. The ticket itself proves the place. Others
+      -- may have later numbers, and who comes now stands behind them.
+      of_line, unknown, z.base = true, true, min(z.base, s.index)
+      if seq >= z.next then z.next = limit + AHEAD end
     end
   end
   if not of_line and (z.now < z.recover_until or may_be_dealt()) then
@@ -137,8 +155,8 @@ for at = 1, #claims, 10 do
         asking[#asking + 1] = { seq = seq, s = s, bit = bit, verdict = i }
       end
     end
-    if out_at == 0 and not live and epoch ~= z.epoch and is_recovering() then
-      -- Another server may remember that it entered.
+    if out_at == 0 and not live and epoch ~= z.epoch and (is_recovering() or may_be_dealt()) then
+      -- Another server may remember that it entered, or the ticket has the number from before a deal that was lost.
       verdicts[i] = not_yet()
     end
   end

@@ -104,8 +104,8 @@ local function leave(epoch, seq, proof, address)
   local is_in = out_at > 0 and life > 0 and out_at + life * 1000 >= z.now
   local is_proven = proof == OPEN_VISIT and not (left_until_of(s) > z.now and call('GETBIT', s.left_key, bit) == 1)
   if not is_in and not is_proven and not (z.max_active > 0 and call('GETBIT', s.in_key, bit) == 1) then
-    -- A server may remember that it waits, or that it entered.
-    if out_at == 0 and unknown and z.now < z.recover_until then return NOT_YET end
+    -- A server may remember that it waits, or that it entered; or the number is the one from before a deal that was lost.
+    if out_at == 0 and (unknown and z.now < z.recover_until or epoch ~= z.epoch and may_be_dealt()) then return NOT_YET end
     return GONE
   end
   if is_in and address ~= '\0\0\0\0\0\0\0\0' then

@@ -79,8 +79,8 @@ if ends then
   -- What the state knew of earlier epochs may be missing, too.
   local epochs = {}
   for at = 1, #past, 32 do
-    local epoch, _, _, limit = unpack_struct('>i8i8i8i8', past, at)
-    epochs[#epochs + 1] = limit > 0 and pack('>i8i8i8i8', epoch, 0, 0, limit) or string.sub(past, at, at + 31)
+    local epoch, rev, _, limit = unpack_struct('>i8i8i8i8', past, at)
+    epochs[#epochs + 1] = limit > 0 and rev ~= PROVED and pack('>i8i8i8i8', epoch, 0, 0, limit) or string.sub(past, at, at + 31)
   end
   past = table.concat(epochs)
   begin_epoch(z.now, 0, 0, { z.epoch, next_known })

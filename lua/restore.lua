@@ -67,8 +67,15 @@ end
 local function find_past(epoch)
   for at = 1, #past, 32 do
     local of, rev, known = unpack_struct('>i8i8i8i8', past, at)
-    if of == epoch then return rev, known end
+    if of == epoch and rev ~= PROVED then return rev, known end
   end
+end
+
+-- The epochs that the server tells of.
+local told = { [w.epoch] = true }
+for at = 1, #w.past, 32 do
+  local epoch, rev = unpack_struct('>i8i8', w.past, at)
+  if rev ~= PROVED then told[epoch] = true end
 end
 
 local function add_past(known, limit)
@@ -78,28 +85,31 @@ end
 -- The first number that the state and the server may not have in common. The newest epoch that both know says it: another process
 -- may have gone on from there. Nil if there is no such epoch.
 local function find_fork()
-  local epochs = {}
-  for at = 1, #w.past, 32 do epochs[unpack_struct('>i8', w.past, at)] = true end
-  if epochs[z.epoch] then return z.next end
+  if told[z.epoch] then return z.next end
   for at = 1, #past, 32 do
-    local epoch, _, fork = unpack_struct('>i8i8i8i8', past, at)
-    if epochs[epoch] then return fork end
+    local epoch, rev, fork = unpack_struct('>i8i8i8', past, at)
+    if told[epoch] and rev ~= PROVED then return fork end
   end
 end
 
 local taken, is_of_another_line = 1, false
 local w_end = (segment_of(w.next + SEGMENT - 1) + 1) * SEGMENT
 
--- Whether the state has tickets where the server's line has some: of two lines, only one can have a segment.
+-- Whether the state has tickets where the server's line has some: of two lines, only one can have a segment. Tickets of the server's line that
+-- have proved themselves are no other line's.
 local function is_in_the_way()
-  local names = {}
+  local names, own = {}, {}
+  for at = 1, #past, 32 do
+    local epoch, rev, first, limit = unpack_struct('>i8i8i8i8', past, at)
+    for i = segment_of(first), rev == PROVED and told[epoch] and segment_of(limit - 1) or -1 do own[int(i)] = true end
+  end
   for name in string.gmatch(w.segments, '%d+') do names[#names + 1] = name end
   -- The server may not have heard of the last numbers of its line.
   for i = segment_of(w.next), segment_of(w_end) - 1 do names[#names + 1] = int(i) end
   for i = 1, #names, 1000 do
     local found = call('HMGET', KEYS[4], unpack(names, i, min(i + 999, #names)))
     for j = 1, #found do
-      if found[j] then return true end
+      if found[j] and not own[names[i + j - 1]] then return true end
     end
   end
   return false
@@ -147,11 +157,18 @@ end
 -- knows only what servers give back. Such an epoch that is before numbers of this state was put in front of them.
 local front = 0
 if taken == 1 then
-  local others = {}
+  -- What tickets alone have proved is known now.
+  local others, kept = {}, {}
+  for at = 1, #past, 32 do
+    local epoch, rev = unpack_struct('>i8i8', past, at)
+    if rev ~= PROVED or not told[epoch] then kept[#kept + 1] = string.sub(past, at, at + 31) end
+  end
+  past = table.concat(kept)
   for at = 1, #w.past, 32 do
-    local epoch, _, _, limit = unpack_struct('>i8i8i8i8', w.past, at)
+    local epoch, rev, first, limit = unpack_struct('>i8i8i8i8', w.past, at)
     if epoch ~= z.epoch and not find_past(epoch) then
-      others[#others + 1] = pack('>i8i8i8i8', epoch, 0, 0, limit)
+      local row = pack('>i8i8i8i8', epoch, min(rev, 0), rev == PROVED and first or 0, limit)
+      if not string.find(past, row, 1, true) then others[#others + 1] = row end
       if known and limit <= known then front = max(front, limit) end
     end
   end

@@ -49,8 +49,9 @@ local FULL_POLL_MS, NEXT_IN = 500, 2
 local HEARD = 65536
 local AUTO, HOLD, OPEN, CLOSED = 0, 1, 2, 3
 local POLL_SCALE, ON_MS = 65536, 1500
--- The bytes of the past epochs that are remembered. A holder may live through so many losses.
-local PAST = 64 * 32
+-- The bytes of the past epochs that are remembered. A holder may live through so many losses. An epoch with the revision PROVED is known by
+-- its tickets alone: nobody has told of it, and it has the numbers from `known` to `limit`.
+local PAST, PROVED = 64 * 32, -1
 -- How many freed segments are remembered: more than have valid passes, except on the largest days.
 local KEPT = 64
 -- How far the clock can leap, and windows end early by that. How long the presumption waits for a server that has
@@ -818,7 +819,8 @@ local function is_of_line(epoch, seq)
   for at = 1, #past, 32 do
     local of, rev, known, limit = unpack_struct('>i8i8i8i8', past, at)
     -- Of a line that no revision is known of, this state has no numbers below `known`.
-    if of == epoch then return seq < limit and (rev > 0 or seq >= known), seq >= known end
+    if of == epoch and rev ~= PROVED then return seq < limit and (rev > 0 or seq >= known), seq >= known end
+    if of == epoch and seq >= known and seq < limit then return true, true end
   end
   return nil, false
 end

@@ -128,6 +128,18 @@ struct Seen {
     known_by: Vec<(usize, u64)>,
 }
 
+impl Seen {
+    /// When the last poll was sent by whose answer the place was held. The first one after a silence of more than the idle time
+    /// does not say so: the server answers from its view, and the place may end before it reports the poll.
+    fn last_held(&self, idle_ms: u64) -> Option<u64> {
+        match self.polls[..] {
+            [.., (before, _), (last, _)] if last > before + idle_ms => Some(before),
+            [.., (last, _)] => Some(last),
+            [] => None,
+        }
+    }
+}
+
 /// The life of a server's process.
 #[derive(Clone, Copy, Debug)]
 struct Life {
@@ -454,7 +466,7 @@ impl Auditor {
             life.until = now;
         }
         // If nobody else was told of an operator's last change, it may be lost with the primary: also if both were divided from the others
-        // since then, or if the store was emptied and nobody who had read of the change has written it back.
+        // since then, or the server reached nobody, or if the store was emptied and nobody who had read of the change has written it back.
         let since = self.policies.last().map_or(0, |&(since, ..)| since);
         let is_apart = self.divided.iter().any(|&(from, until)| from <= since + 1_000 && until >= now);
         let sides = &self.server_sides;
@@ -464,7 +476,13 @@ impl Auditor {
         let has_read = |life: &Life| runs(life) && read_at(life.server) >= since.max(life.from);
         let is_lost = || self.wiped.iter().any(|&wiped| wiped >= since.max(read_at(server)));
         let nobody = |knows: &dyn Fn(&Life) -> bool| !self.lives.iter().any(knows);
-        if nobody(&runs) && (now < since + 5_000 || is_apart) || nobody(&has_read) && is_lost() {
+        let reached_nobody = self
+            .silent
+            .iter()
+            .any(|&(from, until, of)| of == server && from <= since + 1_000 && until >= now);
+        if nobody(&runs) && (now < since + 5_000 || is_apart || reached_nobody)
+            || nobody(&has_read) && is_lost()
+        {
             self.keep_policy_before();
         }
     }
@@ -627,8 +645,7 @@ impl Auditor {
                 }
             }
             Err(Refusal::Gone) => {
-                let (pass, last, first) =
-                    (seen.pass, seen.polls.last().map(|&(sent, _)| sent), seen.joined.1);
+                let (pass, last, first) = (seen.pass, seen.last_held(idle_ms), seen.joined.1);
                 match (pass, last) {
                     _ if said => {}
                     // A node's clock may be wrong, and with it what the pass says. It is valid for as long as it says,

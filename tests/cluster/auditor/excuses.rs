@@ -15,14 +15,25 @@ impl Auditor {
 
     /// Whether a decision may be lost by `now`, of which the servers in `told` were told: those have ended or were cut off, and the
     /// only node that knew was lost or cut off, or the store was emptied.
-    pub(super) fn may_be_lost(&self, decision: Decision, told: &[(usize, u64)], now: u64) -> bool {
+    pub(super) fn may_be_lost(
+        &self,
+        decision: Decision,
+        pass: &PassClaims,
+        told: &[(usize, u64)],
+        now: u64,
+    ) -> bool {
+        // When it was decided again.
+        let decisions = self.decided.get(&(pass.epoch, pass.seq)).into_iter().flatten();
+        let again = decisions.map(|other| other.ms).filter(|&ms| ms > decision.ms).min().unwrap_or(now);
         // Whether a process that was told of the decision at `told` could tell the store at all times.
         let knows = |&(server, told): &(usize, u64)| {
             let runs = |life: &Life| life.server == server && life.from <= told && life.until > now;
             let cut = |&(from, until, cut): &(u64, u64, usize)| {
                 cut == server && until - from > SILENCE_MS && from <= now && until >= told
             };
-            self.lives.iter().any(runs) && !self.silent.iter().any(cut)
+            // It tells once a second, when the network is whole again.
+            let is_apart = |&(from, until): &(u64, u64)| from <= told && until + 2_000 >= again;
+            self.lives.iter().any(runs) && !self.silent.iter().any(cut) && !self.divided.iter().any(is_apart)
         };
         let by = decision.server.map(|server| (server, decision.ms));
         let lost =
@@ -42,7 +53,7 @@ impl Auditor {
         how: &str,
     ) {
         let decision = self.decision_of(pass);
-        let excused = decision.is_some_and(|decision| self.may_be_lost(decision, told, now));
+        let excused = decision.is_some_and(|decision| self.may_be_lost(decision, pass, told, now));
         // A clock that is set while no server knows the zone's clock makes passes end early or late.
         let is_unknown = |at: u64| self.nobody_knows(at, now) || self.nobody_knows_the_time(at, now);
         if !excused && !decision.is_some_and(|decision| is_unknown(decision.ms)) {
@@ -156,7 +167,8 @@ impl Auditor {
     }
 
     /// Whether a node's clock was set while no server ran that had seen a ticket of `since`. A server that stands still or is
-    /// cut off, from then until now or until it is too late, does not run.
+    /// cut off, from then until now or until it is too late, does not run; nor does one in the other part of a divided network, because
+    /// it is too late once one in the node's part has called.
     pub(super) fn nobody_knows_the_time(&self, since: u64, now: u64) -> bool {
         self.clock_set.iter().any(|&at| {
             let is_silent = |life: &Life| {
@@ -164,8 +176,13 @@ impl Auditor {
                     server == life.server && from <= at + 5_000 && until >= now.min(at + self.idle_ms)
                 })
             };
-            let tells = |life: &Life| life.from < since && life.until > at + 5_000 && !is_silent(life);
-            (since..=now).contains(&at) && !self.lives.iter().any(tells)
+            let is_divided = self.divided.iter().any(|&(from, until)| from <= at && until > at + 1_000);
+            let tells = |life: &Life, side: usize| {
+                let is_near = !is_divided || self.server_sides[life.server] == side;
+                life.from < since && life.until > at + 5_000 && is_near && !is_silent(life)
+            };
+            let nobody = |side: &usize| !self.lives.iter().any(|life| tells(life, *side));
+            (since..=now).contains(&at) && self.server_sides.iter().any(nobody)
         })
     }
 }
