@@ -18,7 +18,7 @@ use std::{
 
 use admission::{
     Claim, Decided, Definition, Departure, JoinKey, Leaver, Mode, PagePolls, Policy, SealKey, Sealer, Seals,
-    Snapshot, Verdict, ZoneId,
+    Snapshot, Ticket, Verdict, ZoneId,
 };
 use bytes::Bytes;
 use events::Bus;
@@ -241,6 +241,10 @@ impl Line for WatchedLine {
             }
         }
         Ok(once)
+    }
+
+    async fn joined_before(&self, keys: Vec<JoinKey>) -> Result<Vec<Option<Ticket>>, StoreError> {
+        self.line.joined_before(keys).await
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided, StoreError> {

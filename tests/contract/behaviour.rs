@@ -134,9 +134,16 @@ pub(crate) async fn a_join_is_repeated_with_its_key(backend: &impl Backend, zone
     assert_eq!(join(&[key(5), key(4), key(4)]).await, (vec![9, 7, 7], 0));
     let tally = store.line(zone).beat(Vec::new(), 0).await.expect("beats").tally;
     assert_eq!((tally.joined, tally.waiting), (10, 10));
+    // To look for tickets takes none.
+    let sought = (1..=6).map(|number| JoinKey([number; 16])).collect();
+    let found = store.line(zone).joined_before(sought).await.expect("looks");
+    let seqs: Vec<_> = found.iter().map(|ticket| ticket.map(|ticket| ticket.seq)).collect();
+    assert_eq!(seqs, [Some(1), Some(3), Some(5), Some(7), Some(9), None]);
+    assert_eq!(join(&[None]).await, (vec![10], 1));
     // Another zone knows nothing of these keys.
     let other = ZoneId::parse(&format!("{zone}-2")).expect("a name");
     store.line(&other).put(with(Mode::Hold)).await.expect("put");
+    assert_eq!(store.line(&other).joined_before(vec![JoinKey([1; 16])]).await.expect("looks"), [None]);
     let joined = store.line(&other).join_once(vec![key(1)]).await.expect("joins");
     assert_eq!((joined.earlier, joined.joined.first), (vec![None], 0));
 }

@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use crate::{
     app::{self, Answer, App, body},
-    clock::{DEADLINE, eventually, now},
+    clock::{DEADLINE, eventually, now, obey_polling_period},
     passes::{self, JwkSet, jti},
     weir::{Setup, Weir, zone},
 };
@@ -150,6 +150,31 @@ pub(crate) fn wait_is_idempotent_with_a_key() {
     for wrong in ["short", "0123456789abcdef 000001", &"a".repeat(65)] {
         let refused = wait("Z", wrong);
         assert_eq!((refused.status, refused.problem().as_str()), (400, "wrong_type"), "{wrong}");
+    }
+}
+
+/// Whoever joined has the place by the key also where nobody joins any more: the line is full, or the zone is closed. It counts as polling.
+pub(crate) fn a_key_finds_its_place_where_nobody_joins() {
+    let weir = Setup::new(&zone("Z", 2, "mode = \"hold\"\nmax_waiting = 1\nidle_timeout_s = 10")).start();
+    let wait = |key: u32| {
+        weir.post(
+            "/traffic/wait",
+            &format!(r#"{{"zoneId":"Z","idempotencyKey":"0123456789abcdef-{key:06}"}}"#),
+        )
+    };
+    assert_eq!(Answer::of(&wait(1)).waiting().rank, 1);
+    for (mode, refused) in [("hold", "zone_full"), ("closed", "zone_closed")] {
+        let mode = format!(r#"{{"policy":{{"mode":"{mode}"}}}}"#);
+        let changed = weir.admin_ask("PATCH", "/admin/v1/zones/Z", &[("If-Match", "*")], Some(&mode));
+        assert_eq!(changed.status, 200);
+        let began = now();
+        // Longer than the idle time.
+        while now() - began < Duration::from_secs(14) {
+            let other = wait(2);
+            assert_eq!((other.status, other.problem().as_str()), (503, refused));
+            let period_ms = Answer::of(&wait(1)).waiting().polling_period;
+            obey_polling_period(now() + Duration::from_millis(period_ms));
+        }
     }
 }
 

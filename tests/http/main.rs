@@ -207,6 +207,7 @@ fn together() -> Vec<Trial> {
         life::token_in_wait_resumes,
         life::entry_is_idempotent,
         life::wait_is_idempotent_with_a_key,
+        life::a_key_finds_its_place_where_nobody_joins,
         life::a_backup_is_safe_without_its_journal,
         line::told_wait_knows_the_windows,
         edge::slow_head_is_let_go,

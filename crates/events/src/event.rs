@@ -418,11 +418,13 @@ pub enum StoreCall {
     Bind,
     /// Says that this server stops.
     Retire,
+    /// Finds the tickets of earlier joins by their keys.
+    Find,
 }
 
 impl StoreCall {
     /// All calls with their names.
-    pub const ALL: [(Self, &'static str); 9] = [
+    pub const ALL: [(Self, &'static str); 10] = [
         (Self::Put, "put"),
         (Self::Open, "open"),
         (Self::Join, "join"),
@@ -432,6 +434,7 @@ impl StoreCall {
         (Self::Leave, "leave"),
         (Self::Bind, "bind"),
         (Self::Retire, "retire"),
+        (Self::Find, "find"),
     ];
 }
 

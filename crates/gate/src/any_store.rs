@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use admission::{
     Census, Claim, Deal, Dealt, Decided, Definition, Departure, JoinKey, Leaver, PagePolls, Policy, Snapshot,
-    ZoneId,
+    Ticket, ZoneId,
 };
 use store::{
     Defined, Embedded, EmbeddedLine, Expected, JoinedOnce, Kept, Left, Line, RoutesDefined, Store,
@@ -87,6 +87,10 @@ impl Line for AnyLine {
 
     async fn join_once(&self, keys: Vec<Option<JoinKey>>) -> Result<JoinedOnce> {
         chosen!(self.join_once(keys))
+    }
+
+    async fn joined_before(&self, keys: Vec<JoinKey>) -> Result<Vec<Option<Ticket>>> {
+        chosen!(self.joined_before(keys))
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {

@@ -18,7 +18,7 @@ use std::{
 
 use admission::{
     Census, Claim, Deal, Dealt, Decided, Definition, Departure, JoinKey, Leaver, PagePolls, Policy, Snapshot,
-    ZoneId,
+    Ticket, ZoneId,
 };
 use cache::{Cache, LoadError, Settings};
 use store::{
@@ -336,6 +336,10 @@ impl<S: Store> Line for CellLine<S> {
 
     async fn join_once(&self, keys: Vec<Option<JoinKey>>) -> Result<JoinedOnce> {
         self.call(|line| line.join_once(keys)).await
+    }
+
+    async fn joined_before(&self, keys: Vec<JoinKey>) -> Result<Vec<Option<Ticket>>> {
+        self.call(|line| line.joined_before(keys)).await
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {

@@ -18,7 +18,8 @@ use std::{
 };
 
 use admission::{
-    Census, Claim, Deal, Dealt, Decided, Departure, JoinKey, Leaver, Now, PagePolls, Policy, Snapshot, ZoneId,
+    Census, Claim, Deal, Dealt, Decided, Departure, JoinKey, Leaver, Now, PagePolls, Policy, Snapshot,
+    Ticket, ZoneId,
 };
 use tokio::sync::oneshot;
 
@@ -138,6 +139,11 @@ impl Line for EmbeddedLine {
     async fn join_once(&self, keys: Vec<Option<JoinKey>>) -> Result<JoinedOnce> {
         assert!((1..=MAX_BATCH).contains(&keys.len()), "a join of {}", keys.len());
         self.ask(move |engine, zone, now| engine.join_once(zone, &keys, now)).await
+    }
+
+    async fn joined_before(&self, keys: Vec<JoinKey>) -> Result<Vec<Option<Ticket>>> {
+        assert!((1..=MAX_BATCH).contains(&keys.len()), "{} keys", keys.len());
+        self.ask(move |engine, zone, now| engine.joined_before(zone, &keys, now)).await
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {

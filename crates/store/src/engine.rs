@@ -14,7 +14,7 @@ use std::{
 
 use admission::{
     Census, Claim, Deal, Dealt, Decided, Departure, Image, JoinKey, Joined, Leaver, Now, PagePolls, Policy,
-    Snapshot, Zone, ZoneId,
+    Snapshot, Ticket, Zone, ZoneId,
 };
 
 use crate::{
@@ -163,6 +163,22 @@ impl<J: Journal> Engine<J> {
         let joined = recent.join(keys, now.ms, |count| self.join(id, count, now));
         self.recent_joins.insert(id.clone(), recent);
         joined
+    }
+
+    /// See [`Line::joined_before`](crate::Line::joined_before).
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownZone`], [`StoreError::Away`].
+    pub fn joined_before(
+        &mut self,
+        id: &ZoneId,
+        keys: &[JoinKey],
+        now: Now,
+    ) -> Result<Vec<Option<Ticket>>, StoreError> {
+        let now = self.ready(now)?;
+        self.zone(id)?;
+        let recent = self.recent_joins.get_mut(id);
+        Ok(recent.map_or_else(|| vec![None; keys.len()], |recent| recent.find(keys, now.ms)))
     }
 
     /// See [`Line::enter`](crate::Line::enter).

@@ -194,6 +194,13 @@ pub trait Line: Send + Sync + 'static {
         keys: Vec<Option<JoinKey>>,
     ) -> impl Future<Output = Result<JoinedOnce, StoreError>> + Send;
 
+    /// The tickets that [`Self::join_once`] would return for these keys (1 to [`MAX_BATCH`](crate::MAX_BATCH)) without giving out new ones.
+    /// Changes nothing, and makes nobody present.
+    fn joined_before(
+        &self,
+        keys: Vec<JoinKey>,
+    ) -> impl Future<Output = Result<Vec<Option<Ticket>>, StoreError>> + Send;
+
     /// Decides claims (1 to [`MAX_BATCH`](crate::MAX_BATCH)), and admits those whose turn it is. The verdicts are in the
     /// order of the claims. The holders count as present.
     fn enter(&self, claims: Vec<Claim>) -> impl Future<Output = Result<Decided, StoreError>> + Send;

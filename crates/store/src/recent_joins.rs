@@ -62,6 +62,12 @@ impl RecentJoins {
         Ok(JoinedOnce { earlier, joined })
     }
 
+    /// The tickets of those who joined with these keys.
+    pub(crate) fn find(&mut self, keys: &[JoinKey], now_ms: u64) -> Vec<Option<Ticket>> {
+        self.forget_old(now_ms);
+        keys.iter().map(|key| self.ticket(*key)).collect()
+    }
+
     /// Drops the keys that are too old at `now_ms`.
     fn forget_old(&mut self, now_ms: u64) {
         let age_ms = now_ms.saturating_sub(self.begun_ms);

@@ -43,7 +43,7 @@ use std::{
 
 use admission::{
     Census, Claim, Deal, Dealt, Decided, Definition, Departure, JoinKey, Leaver, PAGE_TICKETS, PagePolls,
-    Policy, Snapshot, ZoneId,
+    Policy, Snapshot, Ticket, ZoneId,
 };
 use bytes::Bytes;
 use tokio::sync::OnceCell;
@@ -347,6 +347,11 @@ impl<C: Client> Line for RedisLine<C> {
         let count = u32::try_from(keys.len()).expect("checked");
         let with_keys: Vec<_> = (0..).zip(keys).filter_map(|(place, key)| Some((place, key?))).collect();
         self.redis.join_line(&self.zone, count, &with_keys).await
+    }
+
+    async fn joined_before(&self, keys: Vec<JoinKey>) -> Result<Vec<Option<Ticket>>> {
+        assert!((1..=MAX_BATCH).contains(&keys.len()), "{} keys", keys.len());
+        self.redis.joined_before(&self.zone, &keys).await
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {

@@ -2,9 +2,10 @@
 
 use store::redis::{client::Script, scripts};
 
-fn all() -> [&'static Script; 19] {
+fn all() -> [&'static Script; 20] {
     [
         &scripts::JOIN,
+        &scripts::JOINS,
         &scripts::ENTER,
         &scripts::BEAT,
         &scripts::CENSUS,
@@ -29,8 +30,9 @@ fn all() -> [&'static Script; 19] {
 
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
-const PINNED: [(&str, &str); 19] = [
+const PINNED: [(&str, &str); 20] = [
     ("join", "773a1df7d04e40554afbd0c88d2c4b85be558965"),
+    ("joins", "adf169e60e4dc4a4c39390ed55aa8121f13c616c"),
     ("enter", "a2a11ae324dc3a50379f0ab85023de3bdb53839a"),
     ("beat", "f0c9a3b4dca6471e8ad8f28a96960bebe63ecec9"),
     ("census", "8dba3bcc958e74d61d2778daab71950af811e319"),

@@ -36,7 +36,9 @@ impl<L: Line> Room<L> {
         let Lot::Ticket(ticket) = self.lot_of(given, self.drawn()) else {
             return Ok(self.reply_without_number(given));
         };
-        if let Some(reply) = self.admit_without_store(Some(ticket)).or_else(|| self.poll_from_view(ticket)) {
+        if let Some(reply) =
+            self.admit_without_store(Some(ticket), None).or_else(|| self.poll_from_view(ticket))
+        {
             return Ok(reply);
         }
         if self.is_known_gone(&ticket) {
@@ -83,12 +85,16 @@ impl<L: Line> Room<L> {
     pub(crate) async fn join(&self, key: Option<JoinKey>, trips: &mut Trips) -> Result<Reply, Refusal> {
         self.pace.note_join();
         if self.policy().mode == Mode::Closed {
-            return Err(Refusal::Closed { retry_after_s: self.ask_when_closed_s() });
+            let closed = Refusal::Closed { retry_after_s: self.ask_when_closed_s() };
+            return self.poll_by_key(key, closed, trips).await;
         }
-        if let Some(reply) = self.admit_without_store(None) {
+        if let Some(reply) = self.admit_without_store(None, key) {
             return Ok(reply);
         }
-        let joining = self.begin_join()?;
+        let joining = match self.begin_join() {
+            Ok(joining) => joining,
+            Err(full) => return self.poll_by_key(key, full, trips).await,
+        };
         let joined = match self.ask_to_join(key, trips).await? {
             JoinOutcome::New(joined) => joined,
             JoinOutcome::Earlier(ticket) => {
@@ -100,6 +106,21 @@ impl<L: Line> Room<L> {
         drop(joining);
         let NewTicket { ticket, verdict } = joined;
         self.reply(ticket, verdict, ticket.issued_ms)
+    }
+
+    /// The answer where nobody gets a new ticket: `refusal`, or that to a poll, for whoever joined with the same key before.
+    async fn poll_by_key(
+        &self,
+        key: Option<JoinKey>,
+        refusal: Refusal,
+        trips: &mut Trips,
+    ) -> Result<Reply, Refusal> {
+        let Some(key) = key else { return Err(refusal) };
+        match self.ask_for_ticket(key, trips).await {
+            Ok(Some(ticket)) => self.poll(ticket, trips).await,
+            // What is refused anyway needs no store.
+            Ok(None) | Err(_) => Err(refusal),
+        }
     }
 
     /// The reply to a poll, where the view has it. Nearly every poll ends here: no lock, no allocation. The clock

@@ -60,6 +60,8 @@ pub(super) struct ClaimOutcome {
 pub(super) enum Call {
     /// Take a ticket, or the one that a join with this key took.
     Join(Option<JoinKey>, Answer<JoinOutcome>),
+    /// Find the ticket that a join with this key took.
+    Find(JoinKey, Answer<Option<Ticket>>),
     /// Decide about a ticket.
     Claim(Claim, Answer<ClaimOutcome>),
     /// Let a holder leave.
@@ -113,6 +115,18 @@ impl<L: Line> Room<L> {
         self.call(Call::Join(key, answer))?;
         let (answer, batch) = within(JOIN_TIMEOUT, answered).await;
         trips.end(StoreCall::Join, queued, batch);
+        Ok(answer?)
+    }
+
+    pub(super) async fn ask_for_ticket(
+        &self,
+        key: JoinKey,
+        trips: &mut Trips,
+    ) -> Result<Option<Ticket>, Refusal> {
+        let ((answer, answered), queued) = (oneshot::channel(), trips.begin());
+        self.call(Call::Find(key, answer))?;
+        let (answer, batch) = within(CLAIM_TIMEOUT, answered).await;
+        trips.end(StoreCall::Find, queued, batch);
         Ok(answer?)
     }
 

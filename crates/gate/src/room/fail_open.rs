@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use admission::{Entry, FirstTold, Mode, OnStoreFailure, Ticket};
+use admission::{Entry, FirstTold, JoinKey, Mode, OnStoreFailure, Ticket};
 use events::AdmittedWithoutStore;
 use store::{Line, unix_ms};
 use tokio::time::Instant;
@@ -19,8 +19,9 @@ use crate::reply::{Refusal, Reply};
 const EPOCH: u32 = 0;
 
 impl<L: Line> Room<L> {
-    /// Admits the ticket's holder, or a newcomer, without the store, if the policy says so now.
-    pub(super) fn admit_without_store(&self, ticket: Option<Ticket>) -> Option<Reply> {
+    /// Admits the ticket's holder, or a newcomer, without the store, if the policy says so now. Two calls of newcomers with one key are the
+    /// same entry, at whichever server.
+    pub(super) fn admit_without_store(&self, ticket: Option<Ticket>, key: Option<JoinKey>) -> Option<Reply> {
         if !self.fails_open() {
             return None;
         }
@@ -29,7 +30,7 @@ impl<L: Line> Room<L> {
             Some(ticket) => ticket,
             None => Ticket {
                 epoch: EPOCH,
-                seq: random_48()?,
+                seq: key.map_or_else(random_48, |key| Some(number_of(key)))?,
                 issued_ms: now_ms,
                 // Nobody is told a wait here. The field keeps the life of the pass.
                 first_told: Some(FirstTold::exactly(life_s)),
@@ -71,6 +72,11 @@ impl<L: Line> Room<L> {
         let is_good = now_ms <= entry.expires_ms();
         Some(if is_good { Ok(self.entered(ticket, entry, now_ms)) } else { Err(Refusal::Gone) })
     }
+}
+
+/// 48 bits of a key's digest, which is as good as random.
+fn number_of(JoinKey(digest): JoinKey) -> u64 {
+    digest[..6].iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 /// 48 random bits; none where the system has no random numbers.

@@ -33,6 +33,7 @@ const BEAT: Duration = Duration::from_secs(1);
 #[derive(Default)]
 struct Batch {
     joins: Vec<(Option<JoinKey>, Answer<JoinOutcome>)>,
+    finds: Vec<(JoinKey, Answer<Option<Ticket>>)>,
     claims: Vec<(Claim, Answer<ClaimOutcome>)>,
     leavers: Vec<(Leaver, Answer<Departure>)>,
     /// How many batches went to the store.
@@ -43,22 +44,24 @@ impl Batch {
     fn add(&mut self, call: Call) {
         match call {
             Call::Join(key, answer) => self.joins.push((key, answer)),
+            Call::Find(key, answer) => self.finds.push((key, answer)),
             Call::Claim(claim, answer) => self.claims.push((claim, answer)),
             Call::Leave(leaver, answer) => self.leavers.push((leaver, answer)),
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.joins.is_empty() && self.claims.is_empty() && self.leavers.is_empty()
+        [self.joins.len(), self.finds.len(), self.claims.len(), self.leavers.len()] == [0; 4]
     }
 
     fn is_full(&self) -> bool {
-        [self.joins.len(), self.claims.len(), self.leavers.len()].contains(&MAX_BATCH)
+        [self.joins.len(), self.finds.len(), self.claims.len(), self.leavers.len()].contains(&MAX_BATCH)
     }
 
     /// Refuses all calls, none of which was sent.
     fn refuse(&mut self, error: &StoreError) {
         self.refuse_joins(error, None);
+        refuse(self.finds.drain(..).map(|(_, answer)| answer), error, None);
         refuse(self.claims.drain(..).map(|(_, answer)| answer), error, None);
         refuse(self.leavers.drain(..).map(|(_, answer)| answer), error, None);
     }
@@ -176,6 +179,7 @@ async fn serve<L: Line>(
         if room.is_away() {
             batch.refuse(&away());
         } else {
+            find(&room, &mut batch).await;
             join(&room, &mut batch).await;
             enter(&room, &mut batch).await;
             if room.is_away() {
@@ -237,6 +241,30 @@ async fn join<L: Line>(room: &Room<L>, batch: &mut Batch) {
         // The claims are refused too, instead of waiting for another failure.
         Err(error) => {
             batch.refuse_joins(&error, Some(sent));
+            batch.refuse(&error);
+        }
+    }
+}
+
+/// Finds the tickets of earlier joins.
+async fn find<L: Line>(room: &Room<L>, batch: &mut Batch) {
+    batch.finds.retain(|(_, answer)| !answer.is_closed());
+    if batch.finds.is_empty() {
+        return;
+    }
+    let keys = batch.finds.iter().map(|(key, _)| *key).collect();
+    let asked = Instant::now();
+    let found = room.timed(StoreCall::Find, batch.finds.len(), room.line.joined_before(keys)).await;
+    room.note_answer(asked, &found);
+    let sent = batch.answered(batch.finds.len(), asked, found.is_ok());
+    match found {
+        Ok(tickets) => {
+            for ((_, answer), ticket) in batch.finds.drain(..).zip(tickets) {
+                let _ = answer.send(Answered { answer: Ok(ticket), batch: Some(sent) });
+            }
+        }
+        Err(error) => {
+            refuse(batch.finds.drain(..).map(|(_, answer)| answer), &error, Some(sent));
             batch.refuse(&error);
         }
     }

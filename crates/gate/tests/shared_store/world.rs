@@ -9,7 +9,7 @@ use std::{
 
 use admission::{
     Claim, Decided, Definition, Departure, JoinKey, Leaver, Mode, Now, PagePolls, Policy, SealKey, Seals,
-    Snapshot, ZoneId,
+    Snapshot, Ticket, ZoneId,
 };
 use events::Bus;
 use gate::{
@@ -260,6 +260,10 @@ impl Line for FakeLine {
 
     async fn join_once(&self, keys: Vec<Option<JoinKey>>) -> Result<JoinedOnce> {
         self.decide(|engine, zone, now| engine.join_once(zone, &keys, now)).await
+    }
+
+    async fn joined_before(&self, keys: Vec<JoinKey>) -> Result<Vec<Option<Ticket>>> {
+        self.decide(|engine, zone, now| engine.joined_before(zone, &keys, now)).await
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {

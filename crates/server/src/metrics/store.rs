@@ -12,7 +12,7 @@ use metrics::{Counter, Gauge, Histogram};
 
 use super::{names, registry::Registry};
 
-const CALLS: [(StoreCall, &str); 9] = StoreCall::ALL;
+const CALLS: [(StoreCall, &str); 10] = StoreCall::ALL;
 
 pub(super) struct StoreCalls {
     duration: [Histogram; CALLS.len()],

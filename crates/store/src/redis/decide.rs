@@ -15,7 +15,7 @@ use super::{
     lock,
     memory::{Memory, split},
     scripts, text,
-    wire::{self, Garbled, Header, SEGMENT},
+    wire::{self, Garbled, Header, Reply, SEGMENT},
 };
 use crate::{JoinedOnce, StoreError};
 
@@ -31,9 +31,7 @@ impl<C: Client> Redis<C> {
         keys: &[(u16, JoinKey)],
     ) -> Result<JoinedOnce> {
         self.sign(zone).await?;
-        let key_of =
-            |(_, JoinKey(digest)): &(u16, JoinKey)| [zone.prefix.as_bytes(), b"key:", digest].concat().into();
-        let key_names: Vec<Bytes> = keys.iter().map(key_of).collect();
+        let key_names: Vec<Bytes> = keys.iter().map(|(_, key)| name_of(zone, *key)).collect();
         let places: Bytes = keys.iter().flat_map(|(place, _)| place.to_be_bytes()).collect();
         let own = |_: &Memory| {
             vec![text(count), places.clone(), text(JoinKey::KEPT_MS), text(JoinKey::MOST_A_MINUTE)]
@@ -52,6 +50,13 @@ impl<C: Client> Redis<C> {
             }
         }
         Err(StoreError::Away("the end of the line moves faster than this server can follow".to_owned()))
+    }
+
+    /// The tickets of those who joined with these keys.
+    pub(super) async fn joined_before(&self, zone: &Zone, keys: &[JoinKey]) -> Result<Vec<Option<Ticket>>> {
+        let names = keys.iter().map(|key| name_of(zone, *key)).collect();
+        let reply = self.client.run(&scripts::JOINS, names, Vec::new(), None).await;
+        tickets(keys.len(), &Reply::new(reply.map_err(StoreError::from)?)?.bytes()?)
     }
 
     /// Decides claims, several calls one after the other.
@@ -141,18 +146,22 @@ impl<C: Client> Redis<C> {
 /// Bytes of a ticket that a key has.
 const EARLIER: usize = 16;
 
-/// Parses the tickets that keys have already.
-fn earlier(count: u32, keys: &[(u16, JoinKey)], bytes: &[u8]) -> Result<Vec<Option<Ticket>>> {
-    if bytes.len() != keys.len() * EARLIER {
-        return Err(Garbled("a join's reply").into());
+/// The name in Redis of a key of a join.
+fn name_of(zone: &Zone, JoinKey(digest): JoinKey) -> Bytes {
+    [zone.prefix.as_bytes(), b"key:", &digest].concat().into()
+}
+
+/// Parses the tickets that keys have: so many, each of which may be none.
+fn tickets(count: usize, bytes: &[u8]) -> Result<Vec<Option<Ticket>>> {
+    if bytes.len() != count * EARLIER {
+        return Err(Garbled("the tickets of keys").into());
     }
-    let mut earlier = vec![None; count as usize];
-    for ((place, _), ticket) in keys.iter().zip(bytes.chunks_exact(EARLIER)) {
-        let epoch = u32::try_from(wire::number(&ticket[..4])).expect("four bytes");
-        let (seq, issued_ms) = (wire::number(&ticket[4..10]), wire::number(&ticket[10..]));
-        earlier[usize::from(*place)] = (epoch > 0).then_some(Ticket::new(epoch, seq, issued_ms));
-    }
-    Ok(earlier)
+    let ticket = |bytes: &[u8]| {
+        let epoch = u32::try_from(wire::number(&bytes[..4])).expect("four bytes");
+        let (seq, issued_ms) = (wire::number(&bytes[4..10]), wire::number(&bytes[10..]));
+        (epoch > 0).then_some(Ticket::new(epoch, seq, issued_ms))
+    };
+    Ok(bytes.chunks_exact(EARLIER).map(ticket).collect())
 }
 
 /// Parses a join's reply, and notes it in the memory.
@@ -160,7 +169,10 @@ fn joined(zone: &Zone, asked: u32, keys: &[(u16, JoinKey)], mut answer: Answer) 
     let (first, let_in, unix_s) = (answer.rest.number()?, answer.rest.number()?, answer.rest.number()?);
     let (ahead, present_ahead) = (answer.rest.number()?, answer.rest.number()?);
     let at_front = wire::verdicts(&answer.rest.bytes()?)?;
-    let earlier = earlier(asked, keys, &answer.rest.bytes()?)?;
+    let mut earlier = vec![None; asked as usize];
+    for ((place, _), ticket) in keys.iter().zip(tickets(keys.len(), &answer.rest.bytes()?)?) {
+        earlier[usize::from(*place)] = ticket;
+    }
     let count = earlier.iter().filter(|ticket| ticket.is_none()).count();
     let at_ms = answer.header.now;
     let entry = admission::Entry { at_ms, unix_s, life_s: answer.header.policy.pass_ttl_s };

@@ -23,6 +23,10 @@ script!(
     JOIN, "join", "zone.lua", "join.lua", "end.lua"
 );
 script!(
+    /// Looks up the tickets of earlier joins by their keys.
+    JOINS, "joins", "joins.lua"
+);
+script!(
     /// Decides claims.
     ENTER, "enter", "zone.lua", "enter.lua", "end.lua"
 );
