@@ -52,6 +52,10 @@ impl Line for FixedSnapshot {
         pending().await
     }
 
+    async fn joined_before(&self, _: Vec<JoinKey>) -> Result<Vec<Option<Ticket>>, StoreError> {
+        pending().await
+    }
+
     async fn enter(&self, _: Vec<Claim>) -> Result<Decided, StoreError> {
         pending().await
     }

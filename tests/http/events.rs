@@ -275,6 +275,7 @@ pub(crate) fn wrong_events_are_refused() {
         (json!({ "events": [{ "id": "a" }] }), 400, "missing_field", "missing field `prequeue_from`"),
         (with("colour", "red".into()), 400, "unknown_field", "unknown field `colour`"),
         (with("id", "a b".into()), 400, "wrong_type", "`events.0.id`"),
+        (with("max_active", (-1).into()), 400, "wrong_type", "`events.0.max_active`: invalid value"),
         (
             with("begins", "tomorrow".into()),
             400,

@@ -161,6 +161,7 @@ fn together() -> Vec<Trial> {
         rules::who_is_let_past_is_counted,
         rules::everybody_may_read_it,
         rules::all_servers_of_a_store_publish_the_same,
+        report::a_restart_in_a_later_minute_counts_nobody_twice,
         report::an_event_is_reported_after_a_kill,
         report::servers_of_a_store_count_together,
         stock::nothing_of_the_line_depends_on_it,

@@ -8,7 +8,7 @@ use store::unix_ms;
 use crate::{
     admin::weir as command,
     app::{self, Answer, App, body},
-    clock::eventually,
+    clock::{eventually, now, obey_polling_period},
     events::{in_s, patch},
     redis::Standalone,
     weir::{Setup, Weir, zone},
@@ -38,6 +38,25 @@ fn adds_up(weir: &Weir, joined: u64, entered: u64) {
         assert!(kept.0 <= joined && shown.0 <= joined, "nobody counts twice: {kept:?} {shown:?}");
         (kept == wanted && shown == wanted).then_some(())
     });
+}
+
+/// A restart in a later minute counts nobody twice: what was before the start is no news.
+pub(crate) fn a_restart_in_a_later_minute_counts_nobody_twice() {
+    let mut weir = Setup::zone(2, "").start();
+    for _ in 0..3 {
+        drop(Answer::of(&weir.post("/traffic/wait", &body("Z", None))));
+    }
+    adds_up(&weir, 3, 2);
+    for _ in 0..2 {
+        let next_s = (unix_ms() / 60_000 + 1) * 60;
+        obey_polling_period(now() + Duration::from_millis(next_s * 1_000 - unix_ms()));
+        weir = weir.stop().start();
+        eventually("the server has this minute", || {
+            let shown = weir.admin_ask("GET", "/admin/v1/zones/Z/stats?minutes=1", &[], None).json();
+            (shown["minutes"][0]["at"].as_u64() >= Some(next_s)).then_some(())
+        });
+        adds_up(&weir, 3, 2);
+    }
 }
 
 /// A server is killed during an event. The report has everybody who came and entered, before and after that.

@@ -12,7 +12,7 @@ use std::{
 
 use admission::{
     Claim, Decided, Delta, Departure, Entry, Header, JoinKey, Leaver, Now, PagePolls, Policy, Snapshot,
-    Verdict, ZoneId,
+    Ticket, Verdict, ZoneId,
     sabotage::{Rule, on},
 };
 use store::{
@@ -257,6 +257,10 @@ impl Line for SimLine {
         let tickets =
             |JoinedOnce { joined, .. }: &JoinedOnce| tickets(&joined.verdicts, joined.first.., true);
         self.store.decide(&self.zone, decision, tickets).await
+    }
+
+    async fn joined_before(&self, keys: Vec<JoinKey>) -> Result<Vec<Option<Ticket>>, StoreError> {
+        self.decide(|engine, zone, now| engine.joined_before(zone, &keys, now)).await
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided, StoreError> {

@@ -10,7 +10,8 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Departure, JoinKey, Leaver, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Snapshot, ZoneId,
+    Claim, Decided, Departure, JoinKey, Leaver, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Snapshot,
+    Ticket, ZoneId,
 };
 use store::{
     JoinedOnce, Kept, Left, Line, Store, StoreError,
@@ -139,6 +140,10 @@ impl Line for CrowdLine {
 
     async fn join_once(&self, keys: Vec<Option<JoinKey>>) -> Result<JoinedOnce, StoreError> {
         self.line.join_once(keys).await
+    }
+
+    async fn joined_before(&self, keys: Vec<JoinKey>) -> Result<Vec<Option<Ticket>>, StoreError> {
+        self.line.joined_before(keys).await
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided, StoreError> {

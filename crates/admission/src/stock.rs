@@ -127,7 +127,11 @@ impl Label {
     pub fn new<L: AsRef<str>, T: AsRef<str>>(
         texts: impl IntoIterator<Item = (L, T)>,
     ) -> Result<Self, StockFault> {
-        let texts = Notice::new(texts)?;
+        // The lengths that a notice may have are others.
+        let texts = Notice::new(texts).map_err(|fault| match fault {
+            NoticeFault::Length { language, .. } => StockFault::Label { language },
+            other => other.into(),
+        })?;
         let long = |(_, text): &(&str, &str)| text.contains('\n') || text.chars().count() > Self::TEXT_MAX;
         let too_long = texts.iter().find(long).map(|(language, _)| language.to_owned());
         match too_long {

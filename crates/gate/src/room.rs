@@ -49,8 +49,8 @@ use std::sync::{
 };
 
 use admission::{
-    BadSeal, Definition, Lots, Mode, Notice, Policy, Sealer, Seals, Tally, Ticket, VISIT_LEN, Visit,
-    VisitSealer, ZoneId,
+    BadSeal, Definition, Lots, Mode, Notice, Policy, Sealer, Seals, Ticket, VISIT_LEN, Visit, VisitSealer,
+    ZoneId,
 };
 use arc_swap::ArcSwap;
 use events::{Bus, DefinitionChanged, LimitedCall, NoticeChanged, StoreCall};
@@ -251,13 +251,13 @@ impl<L: Line> Room<L> {
             replacing: AsyncMutex::default(),
             without_store: AtomicU64::new(0),
             current: ArcSwap::from_pointee(CurrentView {
+                first: view.tally,
                 view,
                 polls,
                 limits,
                 end,
                 causes: Causes::default(),
                 taken_at: now,
-                first: Tally::default(),
             }),
             forecast,
             lots: ArcSwap::default(),

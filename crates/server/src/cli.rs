@@ -23,6 +23,7 @@ use std::{
     env,
     ffi::OsString,
     io::{self, IsTerminal as _, Write as _},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     path::PathBuf,
     process::ExitCode,
 };
@@ -43,7 +44,7 @@ use crate::{
     stores::{self, StoreSettings},
     tls::TlsSettings,
 };
-pub use order::{Order, read};
+pub use order::{Order, ServerIs, read};
 
 /// The exit code of `weir audit verify` for a log that was changed, and of `weir draw verify` for a file that is wrong.
 const CHANGED: u8 = 1;
@@ -93,9 +94,12 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
         Order::ApplyZones(sources) => zones::apply(&load(&sources)?)?,
         Order::ListZones(sources) => zones::list(&load(&sources)?)?,
         Order::Call(call, server, format) => on_this_thread(remote::run(&call, &server, format))?,
-        Order::ReportEvent(wanted, sources, server) => {
-            let audit = load(&sources)?.audit.map(|audit| audit.dir);
-            on_this_thread(event_report::run(&wanted, &server, audit))?;
+        Order::ReportEvent(wanted, sources, mut server, named) => {
+            let config = load(&sources)?;
+            if named == ServerIs::OfConfiguration {
+                server.url = url_here(config.admin_listen);
+            }
+            on_this_thread(event_report::run(&wanted, &server, config.audit.map(|audit| audit.dir)))?;
         }
         Order::NewToken { name, role } => new_token(&name, role)?,
         Order::Serve(sources) => {
@@ -131,6 +135,16 @@ fn usage(fault: ConfigFault) -> Failure {
 
 fn load(sources: &Sources) -> Result<Config, Failure> {
     sources.load().map_err(usage)
+}
+
+/// Where this machine reaches a listener.
+fn url_here(listener: SocketAddr) -> String {
+    let ip = match listener.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    format!("http://{}", SocketAddr::new(ip, listener.port()))
 }
 
 /// Runs a command that does not serve.

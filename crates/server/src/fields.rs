@@ -31,3 +31,8 @@ pub(crate) fn rest(fields: &Object, of: &str) -> Result<(), Problem> {
 pub(crate) fn shown(name: &str) -> String {
     name.chars().take(64).collect()
 }
+
+/// A message of serde in which a type has a plain name.
+pub(crate) fn plain_types(message: &str) -> String {
+    message.replace("expected u32", "expected a whole number from 0 on")
+}

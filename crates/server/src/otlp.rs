@@ -109,7 +109,9 @@ pub fn headers(text: &str) -> Result<HeaderMap, String> {
     let mut found = HeaderMap::new();
     let pairs = text.split([',', '\n']).map(str::trim).filter(|pair| !pair.is_empty());
     for (pair, number) in pairs.zip(1..) {
-        let wrong = |what: &str| format!("header {number} {what}; write NAME=VALUE,NAME=VALUE");
+        let wrong = |what: &str| {
+            format!("header {number} {what}; write NAME=VALUE, each on a line of its own or behind a comma")
+        };
         if number > MOST_HEADERS {
             return Err(format!("has more than {MOST_HEADERS} headers; leave some out"));
         }
@@ -117,6 +119,13 @@ pub fn headers(text: &str) -> Result<HeaderMap, String> {
         let name = HeaderName::try_from(name.trim()).map_err(|_| wrong("has a name that no header has"))?;
         if own.contains(&name) {
             return Err(wrong("is one that Weir sets itself"));
+        }
+        let is_escape =
+            |rest: &str| rest.get(..2).is_some_and(|two| two.bytes().all(|b| b.is_ascii_hexdigit()));
+        if !value.split('%').skip(1).all(is_escape) {
+            return Err(wrong(
+                "has a `%` in its value without two hexadecimal digits behind it; write %25 for `%`",
+            ));
         }
         let value: Vec<u8> = percent_decode_str(value.trim()).collect();
         let mut value =
@@ -248,7 +257,16 @@ mod tests {
         assert!(read.values().all(HeaderValue::is_sensitive));
         assert!(!format!("{read:?}").contains("YTpi"));
         let many = "a=s3cret,".repeat(MOST_HEADERS + 1);
-        for wrong in ["", "s3cret", "na me=s3cret", "host=s3cret", "a=s3cret%0d%0aX: y", &many] {
+        for wrong in [
+            "",
+            "s3cret",
+            "na me=s3cret",
+            "host=s3cret",
+            "a=s3cret%0d%0aX: y",
+            "a=s3cret%",
+            "a=s3cret%Z0",
+            &many,
+        ] {
             let fault = headers(wrong).expect_err(wrong);
             assert!(!fault.contains("s3cret"), "{fault}");
         }

@@ -120,7 +120,7 @@ impl Found {
     fn new(file: &Path, report: Report) -> Self {
         let Report { steps, limits, fault } = report;
         Self {
-            file: file.display().to_string(),
+            file: shown(&file.display().to_string()),
             right: fault.is_none(),
             checked: steps,
             fault: fault.map(|fault| shown(&fault.to_string())),

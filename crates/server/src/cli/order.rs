@@ -19,6 +19,15 @@ use crate::{
     secret::Secret,
 };
 
+/// Which server a command calls that reads a configuration, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerIs {
+    /// The one that `--admin` names.
+    Named,
+    /// The one of this configuration's `admin_listen`.
+    OfConfiguration,
+}
+
 /// What the process was called for.
 #[derive(Debug)]
 pub enum Order {
@@ -43,7 +52,7 @@ pub enum Order {
     /// Call a running server, and print its reply in this format.
     Call(Call, Server, Format),
     /// Write a report of an event, with the audit log of these sources.
-    ReportEvent(event_report::Wanted, Sources, Server),
+    ReportEvent(event_report::Wanted, Sources, Server, ServerIs),
     /// Make a token for the admin API.
     NewToken {
         /// The token's name.
@@ -96,7 +105,8 @@ pub fn read(
             json: file("json"),
         };
         let server = server(&args, &variable);
-        return Ok(Order::ReportEvent(wanted, sources(word, &args, variable, open_files)?, server));
+        let named = if args.text("admin").is_some() { ServerIs::Named } else { ServerIs::OfConfiguration };
+        return Ok(Order::ReportEvent(wanted, sources(word, &args, variable, open_files)?, server, named));
     }
     let zone = || args.text("zone").unwrap_or_default();
     let dry_run = args.is_set("dry-run");

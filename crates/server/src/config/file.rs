@@ -10,13 +10,13 @@ use std::{collections::HashMap, ops::Range, path::Path};
 use admission::{Definition, Event, FIELDS, Field, FieldKind, Notice, Policy, Schedule, ZoneId};
 use check::Route;
 use gate::definitions::{EventJson, ZONES_MAX};
-use serde::{Deserialize as _, de::IntoDeserializer as _};
+use serde::de::IntoDeserializer as _;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
 
-use crate::{access::AdminToken, stores::CellSettings};
+use crate::{access::AdminToken, fields::plain_types, stores::CellSettings};
 
 use super::{
     ConfigFault,
@@ -280,8 +280,20 @@ fn events(lines: &Lines<'_>, field: &Origin, value: &DeValue<'_>) -> Result<Vec<
     };
     let read = |table: &Spanned<DeValue<'_>>| {
         let here = lines.at(&table.span(), "zone.event");
-        let event: EventJson = EventJson::deserialize(table.clone().into_deserializer())
-            .map_err(|fault| here.fault(fault.message()))?;
+        let fields = table.get_ref().as_table().into_iter().flat_map(in_order);
+        for (key, value) in fields.filter(|(_, value)| matches!(value.get_ref(), DeValue::Datetime(_))) {
+            let origin = lines.at(&key.span(), &format!("zone.event.{}", key.get_ref()));
+            return Err(origin.fault(wrong_type(Kind::Text, value.get_ref())));
+        }
+        let event: EventJson =
+            serde_path_to_error::deserialize(table.clone().into_deserializer()).map_err(|fault| {
+                let span = fault.inner().span().unwrap_or_else(|| table.span());
+                let name = match fault.path().iter().len() {
+                    0 => "zone.event".to_owned(),
+                    _ => format!("zone.event.{}", fault.path()),
+                };
+                lines.at(&span, &name).fault(plain_types(fault.inner().message()))
+            })?;
         event.event().map_err(|fault| here.fault(fault))
     };
     tables.iter().map(read).collect()

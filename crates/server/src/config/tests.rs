@@ -232,6 +232,14 @@ fn zone_faults_have_the_line_of_the_field() {
             "entries_per_minute_per_client = 19",
             "w.toml:3: zone.entries_per_minute_per_client: is 19, and must be a whole number from 20 to",
         ),
+        (
+            "event = [{ id = \"a\", begins = 2026-12-01T08:30:00Z }]",
+            "w.toml:3: zone.event.begins: must be a string, and is of type",
+        ),
+        (
+            "event = [{ id = \"a\", admit_per_minute = \"600\" }]",
+            "w.toml:3: zone.event.admit_per_minute: invalid type: string \"600\", expected a whole number",
+        ),
         ("speed = 1", "w.toml:3: zone.speed: there is no such field as `speed`"),
         ("polling_period_ms = 60000", "w.toml:1: zone: idle_timeout_s is 60, and must be 180 to 3600"),
         ("[[zone]]\nid = \"A\"", "w.toml:3: zone: `A` is defined twice, first at line 1"),

@@ -205,7 +205,9 @@ impl Delivery {
             }
             Ok(Some(PartialSuccess { rejected, error_message })) => {
                 deliveries.sent(self.signal, count);
-                deliveries.dropped(self.signal, Dropped::Refused, u64::try_from(rejected).unwrap_or(0));
+                // A collector cannot refuse more than it got.
+                let rejected = u64::try_from(rejected).unwrap_or(0).min(count);
+                deliveries.dropped(self.signal, Dropped::Refused, rejected);
                 let said: String = error_message.chars().take(MOST_SHOWN).collect();
                 self.collector.note_trouble(self.signal, format!("it refuses a part, and says {said:?}"));
                 true

@@ -41,8 +41,11 @@ fn is_of_word(c: char) -> bool {
 
 fn is_private(word: &str) -> bool {
     let bare = word.trim_matches(['[', ']', '.']);
-    let is_address =
-        [word, bare].iter().any(|word| word.parse::<IpAddr>().is_ok() || word.parse::<SocketAddr>().is_ok());
+    // Behind an IPv6 address there may be the name of a network interface.
+    let unscoped = bare.split('%').next().unwrap_or(bare);
+    let is_address = [word, bare, unscoped]
+        .iter()
+        .any(|word| word.parse::<IpAddr>().is_ok() || word.parse::<SocketAddr>().is_ok());
     let may_be_token = |part: &str| {
         let is_hex = part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         part.len() >= TOKEN
@@ -67,6 +70,7 @@ mod tests {
             ("from 203.0.113.7.", "from (hidden)."),
             ("from 203.0.113.7:443: gone", "from (hidden): gone"),
             ("2001:db8::7, [2001:db8::7]:80 and ::1", "(hidden), (hidden) and (hidden)"),
+            ("fe80::1%eth0, [2001:db8::7%eth0]:80", "(hidden), (hidden)"),
             ("redis://weir:pass@127.0.0.1:6379/0", "redis://(hidden)/0"),
             ("by kim@shop.example", "by (hidden)"),
             (&format!("/wait?token={token}&x=1"), "/wait?token=(hidden)&x=1"),

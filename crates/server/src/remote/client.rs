@@ -101,6 +101,12 @@ impl Client {
                 "; give a token, in a file with --token-file or in WEIR_ADMIN_TOKEN".to_owned()
             }
             (401, ..) => "; the server has no [[admin_token]] with this token's digest".to_owned(),
+            (404, "not_found", _) => {
+                format!(
+                    "; is {} the address of a server's admin listener? --admin names another one",
+                    self.authority
+                )
+            }
             (_, "unknown_zone", Some(zone)) => format!("; `weir zones list` lists them, and {zone} is none"),
             _ => String::new(),
         };

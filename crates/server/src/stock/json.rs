@@ -144,8 +144,7 @@ fn read_label(value: Value, at: &str) -> Result<Label, Problem> {
     let texts = texts.into_iter().map(text).collect::<Result<Vec<_>, _>>()?;
     Label::new(texts).map_err(|fault| {
         let code = match fault {
-            StockFault::Label { .. }
-            | StockFault::Text(NoticeFault::Length { .. } | NoticeFault::Languages { .. }) => OUT_OF_RANGE,
+            StockFault::Label { .. } | StockFault::Text(NoticeFault::Languages { .. }) => OUT_OF_RANGE,
             StockFault::Text(NoticeFault::Language(_)) => UNKNOWN_FIELD,
             _ => WRONG_TYPE,
         };
@@ -174,7 +173,10 @@ fn pieces(value: &Value, at: &str) -> Result<Option<u32>, Problem> {
     }
     let wrong = || wrong(at, "a whole number, or null if nobody knows it");
     let Value::Number(number) = value else { return Err(wrong()) };
-    let found = number.as_u64().and_then(|number| u32::try_from(number).ok());
+    // Some languages write each number as one with a fraction.
+    let whole = |number: f64| (number.fract() == 0.0 && number >= 0.0).then_some(number as u64);
+    let found = number.as_u64().or_else(|| number.as_f64().and_then(whole));
+    let found = found.and_then(|number| u32::try_from(number).ok());
     match found.filter(|number| *number <= Tier::REMAINING_MAX) {
         Some(number) => Ok(Some(number)),
         // A number with a fraction is no number of pieces at all.
@@ -263,6 +265,8 @@ mod tests {
             let problem = remaining(body.clone()).expect_err(word);
             assert_eq!((problem.code, problem.detail.starts_with(word)), (code, true), "{body}: {problem:?}");
         }
+        let float = remaining(json!({"remaining": {"a": 7.0, "b": null}})).expect("a whole number");
+        assert_eq!(float, [("a".to_owned(), Some(7)), ("b".to_owned(), None)]);
         let known = stock(tier(json!({}))).expect("a stock");
         let unknown = with_remaining(&known, &[("b".to_owned(), Some(1))]).expect_err("no such tier");
         assert_eq!(unknown.code, UNKNOWN_FIELD);

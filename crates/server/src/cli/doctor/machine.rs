@@ -41,8 +41,8 @@ pub(super) fn check(config: &Config, open_files: u64, report: &mut Report) {
         report.problem(
             CONFIG,
             danger,
-            "whoever reads a secret can use it: the store's password decides everything",
-            "run the command, or move the secret into a file of its own (redis.password_file) or a variable",
+            "whoever reads a secret can use it; the store's password decides everything",
+            "do as it says, or move a secret out of a file that others can read, into one of its own (redis.password_file) or a variable",
         );
     }
     let open = config.admin_tokens.is_empty();

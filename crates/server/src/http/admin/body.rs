@@ -11,7 +11,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::{
-    fields::{Object, missing, rest, shown, wrong},
+    fields::{Object, missing, plain_types, rest, shown, wrong},
     http::problem::{MALFORMED_JSON, MISSING_FIELD, Problem, UNKNOWN_FIELD, WRONG_TYPE},
 };
 
@@ -213,15 +213,20 @@ fn event(at: usize, value: Value) -> Result<Event, Problem> {
     if !value.is_object() {
         return Err(wrong(&format!("events.{at}"), "an object"));
     }
-    let read = EventJson::deserialize(value).map_err(|fault| {
-        let code = if fault.to_string().starts_with("missing field") {
+    let read: EventJson = serde_path_to_error::deserialize(value).map_err(|fault| {
+        let said = plain_types(&fault.inner().to_string());
+        let code = if said.starts_with("missing field") {
             MISSING_FIELD
-        } else if fault.to_string().starts_with("unknown field") {
+        } else if said.starts_with("unknown field") {
             UNKNOWN_FIELD
         } else {
             WRONG_TYPE
         };
-        Problem::new(code, format!("`events.{at}`: {fault}"))
+        let field = match fault.path().iter().len() {
+            0 => String::new(),
+            _ => format!(".{}", fault.path()),
+        };
+        Problem::new(code, format!("`events.{at}{field}`: {said}"))
     })?;
     let wrong =
         |EventFault { field, what }| Problem::new(WRONG_TYPE, format!("`events.{at}.{field}`: {what}"));
