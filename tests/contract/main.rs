@@ -149,6 +149,7 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         visits_far_from_the_line_end,
         nobody_entered_by_what_is_presumed,
         state_of_the_first_version_is_read,
+        state_of_a_later_version_is_left_alone,
         policy_put_by_one_is_in_the_others_view,
         zone_that_is_kept_keeps_its_policy_when_opened,
     ];
