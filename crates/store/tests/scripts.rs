@@ -28,7 +28,7 @@ fn all() -> [&'static Script; 19] {
 }
 
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or what it writes says
-/// that it needs the newer one. A changed comment changes the digest, too.
+/// that it needs the newer one: docs/decisions/two-versions.md. A changed comment changes the digest, too.
 const PINNED: [(&str, &str); 19] = [
     ("join", "dd8a0566027810a60649a5855286e3a6a549a451"),
     ("enter", "2ccb3a3135a2767b3799743cb241eec158ae46f7"),
