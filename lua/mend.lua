@@ -6,8 +6,12 @@
 --       has begun, only values of a wrong type are dropped; and the next number that the server knows of that epoch; then the
 --       segments whose keys were passed
 -- Returns zone.lua's
--- Errors  WEIR_NONE  the header cannot be read: it was dropped, and the state is lost altogether
+-- Errors  WEIR_NEWER  as in zone.lua: nothing is dropped
+--         WEIR_NONE  the header cannot be read: it was dropped, and the state is lost altogether
 -- Cost  about 40 us, and 1 us for each further key.
+
+local is_read, newer = pcall(read_header, redis.pcall('GET', KEYS[1]))
+if is_read and newer then return redis.error_reply(newer) end
 
 -- Drops what is of another type than `command` reads.
 local function drop_other(key, command, ...)

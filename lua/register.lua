@@ -7,14 +7,22 @@
 -- that was in the same minute: then "#born" tells them apart. The older register is right, because only a server that knows
 -- no register creates one. A register that is written back continues at a much higher revision than any server can have
 -- seen, and was born when the lost one was. Registers of old versions started at 0, and have no "#born".
+--
+-- "#format" is the version of this layout. Registers of old versions have none, which is 1. A later version writes a larger one only if
+-- earlier scripts must not use the register: they refuse it by WEIR_NEWER, and change nothing. They skip fields with "#" that they do
+-- not know.
 
-local LIFE, AGAIN, FIRST_MINUTE = 268435456, 1024, 29453760
+local LIFE, AGAIN, FIRST_MINUTE, FORMAT = 268435456, 1024, 29453760, 1
 
-local about = redis.pcall('HMGET', KEYS[1], '#rev', '#from', '#born')
+local about = redis.pcall('HMGET', KEYS[1], '#rev', '#from', '#born', '#format')
 if about.err then
   -- A value of another type is no register.
   redis.call('UNLINK', KEYS[1])
   about = {}
+end
+local format = tonumber(about[4] or '') or 1
+if format > FORMAT then
+  return redis.error_reply('WEIR_NEWER the register of zones has format ' .. format .. ', and this version knows ' .. FORMAT)
 end
 -- Without a revision that is a number, there is no register.
 local rev = tonumber(about[1] or '')
@@ -41,13 +49,13 @@ local function first_rev()
   return (math.floor(now[1] / 60) - FIRST_MINUTE) * LIFE + 1
 end
 
--- Writes the revision, and when the register was created if that is known, in one effect.
+-- Writes the revision, the format, and when the register was created if that is known, in one effect.
 local function set_rev(to)
   rev = to
   local text = string.format('%.0f', to)
   if born > 0 then
-    redis.call('HSET', KEYS[1], '#rev', text, '#born', string.format('%.0f', born))
+    redis.call('HSET', KEYS[1], '#rev', text, '#format', FORMAT, '#born', string.format('%.0f', born))
   else
-    redis.call('HSET', KEYS[1], '#rev', text)
+    redis.call('HSET', KEYS[1], '#rev', text, '#format', FORMAT)
   end
 end

@@ -33,6 +33,7 @@
 --       6 name           the server, if it makes decisions
 --       7 n, then n segments (those whose keys are passed, ascending)
 -- Returns {header, first record returned, records, ...}. Errors come before anything is written:
+--       WEIR_NEWER text  a newer version wrote the state, and this one does not know all of it
 --       WEIR_NONE  there is no such zone          WEIR_LOST  the state is older than the server's
 --       WEIR_KEYS next  the keys of the end of the line were not passed
 --       WEIR_TORN epoch text  a part of the state is missing, or is not what a script has written; see mend.lua
@@ -69,7 +70,9 @@ local BLIND_MS = 60000
 -- By how much the clocks of two nodes may differ. Redis deletes a key by the clock of the primary that it has then.
 local APART_MS, DAY_MS = 600000, 86400000
 
--- The header. Tests read the names, so there are no comments among them.
+-- The header. Tests read the names, so there are no comments among them. How many numbers it has is the version of the state's layout: each
+-- version of Weir adds to the end, and writes no more numbers than the state needs. A script that knows fewer refuses the state, because it
+-- would drop the others. So a change of any part that older scripts must not meet adds a number, which is 0 as long as they may.
 --   born, floor, start    the line's first epoch, which tells lines apart; its first number; the first number of this epoch
 --   presumed_at, presumed slots that are presumed to be taken: at which instant they are in the log, and how many. The
 --                         instant is 0 once every server has given back what it remembers
@@ -116,6 +119,7 @@ local wall = 0
 return (function()
 local function int(number) return string.format('%d', number) end
 
+-- Returns an error if a newer version wrote it.
 local function read_header(raw)
   local says = #raw % 8 == 1
   local count = says and string.byte(raw, -1) or FIRST_FIELDS
@@ -124,6 +128,10 @@ local function read_header(raw)
   for i = 1, #FIELDS do z[FIELDS[i]] = i <= count and values[i] or 0 end
   if z.visit_idle == 0 then z.visit_idle = 900 end
   past = string.sub(raw, 8 * count + 1, says and -2 or -1)
+  -- What no script has written is not newer.
+  if count > #FIELDS and #past % 32 == 0 and z.epoch >= 1 and z.epoch < 4294967296 then
+    return 'WEIR_NEWER the state of the zone has ' .. int(count) .. ' numbers, and this version knows ' .. int(#FIELDS)
+  end
 end
 
 -- When a slot is free again that was taken at `at`, for a window of this length. Perhaps none of the time has passed that the clock leapt
@@ -909,7 +917,8 @@ end
 local function begin(refuses, looks_closely)
   local raw = call('GET', KEYS[1])
   if not raw then return nil, redis.error_reply('WEIR_NONE there is no such zone') end
-  read_header(raw)
+  local newer = read_header(raw)
+  if newer then return nil, redis.error_reply(newer) end
   local epoch, rev = tonumber(ARGV[1]), tonumber(ARGV[2])
   if epoch > z.epoch or (epoch == z.epoch and rev > z.rev) then
     return nil, redis.error_reply('WEIR_LOST the state is older than what a server has seen of it')

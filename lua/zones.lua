@@ -30,7 +30,7 @@ local reply = { string.format('%.0f', rev), string.format('%.0f', time[1] * 1000
 if rev ~= has or (born > 0 and born ~= has_born) or wanted == 'all' then
   local all = redis.call('HGETALL', KEYS[1])
   for i = 1, #all, 2 do
-    if all[i] ~= '#rev' and all[i] ~= '#from' then
+    if all[i] ~= '#rev' and all[i] ~= '#from' and all[i] ~= '#format' then
       reply[#reply + 1], reply[#reply + 2] = all[i], all[i + 1]
     end
   end

@@ -149,6 +149,7 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         visits_far_from_the_line_end,
         nobody_entered_by_what_is_presumed,
         state_of_the_first_version_is_read,
+        state_of_a_later_version_is_left_alone,
         policy_put_by_one_is_in_the_others_view,
         zone_that_is_kept_keeps_its_policy_when_opened,
     ];
@@ -182,6 +183,7 @@ fn of_the_register(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'stati
         register_that_is_lost_comes_back_whole,
         who_knows_a_later_change_writes_it_back,
         register_of_before_is_read_and_written,
+        register_of_a_later_version_is_left_alone,
         lives_of_one_minute_are_told_apart,
         a_spoiled_entry_is_written_back,
         equal_revisions_of_different_pasts_are_found,

@@ -284,6 +284,11 @@ pub(crate) async fn register_of_before_is_read_and_written(backend: &InRedis, zo
     }
     assert_eq!(servers.command(holder, &["HGET", REGISTER, zone.as_str()]).text(), text, "written as before");
     assert_eq!(servers.command(holder, &["HGET", REGISTER, "#rev"]).text(), "5");
+    assert_eq!(
+        servers.command(holder, &["HGET", REGISTER, "#format"]).text(),
+        "1",
+        "it says its version from now on"
+    );
     // Another version wrote it differently, with the same meaning.
     servers.command(holder, &["HSET", REGISTER, "#rev", "6", zone.as_str(), "1 600 10 3000 60 300 0 0 0"]);
     let done = b.define(zone, &expected, Some(&said)).await.expect("answered");
@@ -293,6 +298,47 @@ pub(crate) async fn register_of_before_is_read_and_written(backend: &InRedis, zo
     servers.command(holder, &["DEL", REGISTER]);
     servers.command(holder, &["HSET", REGISTER, "#rev", "1", zone.as_str(), text]);
     assert_eq!(a.zones().await.expect("lists"), kept([(zone, &said)]));
+}
+
+/// A register that says a later format is neither read nor changed, also not by a server that knows more than it, and it goes on when the
+/// servers are upgraded.
+pub(crate) async fn register_of_a_later_version_is_left_alone(backend: &InRedis, zone: &ZoneId) {
+    let servers = Servers::start(backend.servers.topology());
+    let holder = servers.holder(REGISTER);
+    let connect = async || servers.connect(&backend.settings(), Durability::Async).await;
+    let (a, b) = (connect().await, connect().await);
+    let first = Definition::from(with(Mode::Hold));
+    a.define(zone, &Expected::Absent, Some(&first)).await.expect("answered");
+    assert_eq!(a.zones().await.expect("lists"), kept([(zone, &first)]));
+    // It lacks the zone, too, so that a server would write it back.
+    servers.command(holder, &["HSET", REGISTER, "#rev", "1", "#format", "2"]);
+    servers.command(holder, &["HDEL", REGISTER, zone.as_str()]);
+    let dump = || {
+        servers
+            .command(holder, &["EVAL", "return redis.sha1hex(redis.call('DUMP', KEYS[1]))", "1", REGISTER])
+            .text()
+    };
+    let later = dump();
+    let other = saying(with(Mode::Open), "a");
+    for store in [&a, &b] {
+        let refused = [
+            store.zones().await.map(drop),
+            store.begin(&[(zone.clone(), first.clone())]).await.map(drop),
+            store.define(zone, &Expected::Any, Some(&other)).await.map(drop),
+            store.define_routes(None, "x").await.map(drop),
+        ];
+        for refused in refused {
+            let Err(StoreError::Away(text)) = refused else { panic!("not refused: {refused:?}") };
+            assert_eq!(
+                text,
+                "a newer version of Weir wrote it: the register of zones has format 2, and this version knows 1; upgrade this server"
+            );
+        }
+    }
+    assert_eq!(dump(), later, "something was touched");
+    servers.command(holder, &["HSET", REGISTER, "#format", "1"]);
+    assert_eq!(a.zones().await.expect("lists"), kept([(zone, &first)]));
+    assert_eq!(b.zones().await.expect("lists"), kept([(zone, &first)]));
 }
 
 /// Two registers with different changes may have the same revision. The servers notice it.

@@ -526,6 +526,63 @@ pub(crate) async fn state_of_the_first_version_is_read(backend: &InRedis, zone: 
     }
 }
 
+/// The header of a later version has more numbers than this one knows. Nothing of that state is touched, also not by a server that
+/// would mend it or write it back, and it goes on when the servers are upgraded.
+pub(crate) async fn state_of_a_later_version_is_left_alone(backend: &InRedis, zone: &ZoneId) {
+    let (store, other) = (backend.open().await, backend.open().await);
+    store.line(zone).put(with(Mode::Hold)).await.expect("put");
+    let Joined { epoch, .. } = store.line(zone).join(3).await.expect("joins");
+    let holder = backend.servers.holder(&format!("{{{zone}}}"));
+    let keys: Vec<String> = ["z", "log", "due", "seg", "on", "srv", "0:live", "0:here", "0:entry"]
+        .map(|key| format!("weir:v1:{{{zone}}}:{key}"))
+        .into();
+    let on_keys = |script: &str| {
+        let count = keys.len().to_string();
+        let mut command = vec!["EVAL", script, count.as_str()];
+        command.extend(keys.iter().map(String::as_str));
+        backend.servers.command(holder, &command).text()
+    };
+    // Without the mark that ends by itself.
+    let dump = || {
+        on_keys(
+            "local all = {} for i = 1, #KEYS do all[i] = i ~= 5 and redis.call('DUMP', KEYS[i]) or '' end \
+             return redis.sha1hex(table.concat(all))",
+        )
+    };
+    let kept = on_keys(
+        "local raw = redis.call('GET', KEYS[1]) local count = string.byte(raw, -1) \
+         redis.call('SET', KEYS[1], string.sub(raw, 1, 8 * count) .. string.rep('\\0', 8 * (200 - count)) \
+         .. string.sub(raw, 8 * count + 1, -2) .. string.char(200)) return tostring(count)",
+    );
+    let later = dump();
+
+    let refused = [
+        store.line(zone).join(1).await.map(drop),
+        store.line(zone).enter(claims(epoch, 0..3)).await.map(drop),
+        store.line(zone).beat(Vec::new(), 0).await.map(drop),
+        store.line(zone).put(with(Mode::Open)).await.map(drop),
+        store.line(zone).visits(Vec::new()).await.map(drop),
+        store.line(zone).census().await.map(drop),
+        other.line(zone).open(policy()).await.map(drop),
+    ];
+    for refused in refused {
+        let Err(StoreError::Away(text)) = refused else { panic!("not refused: {refused:?}") };
+        assert!(text.contains("has 200 numbers, and this version knows"), "{text}");
+        assert!(text.starts_with("a newer version of Weir wrote it: the state of the zone"), "{text}");
+    }
+    assert_eq!(dump(), later, "something was touched");
+
+    on_keys(&format!(
+        "local raw = redis.call('GET', KEYS[1]) redis.call('SET', KEYS[1], string.sub(raw, 1, 8 * {kept}) \
+         .. string.sub(raw, 8 * 200 + 1, -2) .. string.char({kept})) return ''"
+    ));
+    store.line(zone).put(with(Mode::Hold)).await.expect("put");
+    for server in [&store, &other] {
+        let verdicts = server.line(zone).enter(claims(epoch, 0..3)).await.expect("decided").verdicts;
+        assert_eq!(ranks(&verdicts), [1, 2, 3]);
+    }
+}
+
 pub(crate) async fn policy_put_by_one_is_in_the_others_view(backend: &InRedis, zone: &ZoneId) {
     let (a, b) = (backend.open().await, backend.open().await);
     a.line(zone).put(with(Mode::Hold)).await.expect("put");

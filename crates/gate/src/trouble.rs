@@ -77,6 +77,8 @@ kinds! {
     NoSlot, "no_slot", "look at redis-cli --cluster check HOST:PORT: a slot has no primary";
     /// The server is of another kind than the address says, or knows no scripts.
     WrongKind, "wrong_kind", "the address leads to another kind of server than it says; weir doctor names the right form of it";
+    /// A newer version of Weir wrote the state.
+    Newer, "newer", "upgrade this server: it leaves alone what the newer version wrote, and the newer servers go on";
     /// A script failed.
     Script, "script", "the value of a key of this zone cannot be used; keep a copy of Redis's data, and report it";
     /// Keys of the zone vanish faster than it makes sense to begin its state anew.
@@ -127,6 +129,7 @@ impl TroubleKind {
             ("is a Sentinel", Self::WrongKind),
             ("is no Sentinel", Self::WrongKind),
             ("does not know the service", Self::WrongKind),
+            ("a newer version of Weir wrote it", Self::Newer),
             ("WRONGTYPE", Self::Script),
             ("user_script", Self::Script),
             ("vanish again and again", Self::KeysVanish),
@@ -212,6 +215,10 @@ mod tests {
                 TroubleKind::WrongKind,
             ),
             ("no answer within 2000 ms", TroubleKind::NoAnswer),
+            (
+                "a newer version of Weir wrote it: the state of the zone has 70 numbers, and this version knows 68; upgrade this server",
+                TroubleKind::Newer,
+            ),
             ("keys of the zone vanish again and again: its state was lost 9 times", TroubleKind::KeysVanish),
             ("127.0.0.1:6379: Connection refused (os error 111)", TroubleKind::Unreachable),
         ] {

@@ -3,7 +3,8 @@
 
 use std::{fs, ops::Range, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
 
-use admission::{Claim, Delta, Header, MOST_NUMBERS, Mode, Now, Policy, Verdict, ZoneId};
+use admission::{Claim, Delta, Drawn, Header, MOST_NUMBERS, Mode, Now, Policy, Verdict, ZoneId};
+use redb::ReadableDatabase as _;
 use store::{
     Batch, Clock, DiskJournal, Embedded, Engine, Journal, JournalError, Line as _, Loaded, MemoryJournal,
     Store as _, StoreError, minutes::OfferedMinute,
@@ -248,13 +249,56 @@ fn bad_files_are_refused() {
         write.open_table(redb::TableDefinition::<u64, u64>::new("prices")).expect("opens");
         write.commit().expect("commits");
     });
-    damaged(&["has format 3", "reads format 2"], |file| {
+    damaged(&["has format 4", "reads format 3"], |file| {
         let newer = redb::Database::open(file).expect("opens");
         let write = newer.begin_write().expect("begins");
         let record = redb::TableDefinition::<(), &[u8]>::new("record");
-        write.open_table(record).expect("opens").insert((), [3, 0, 0, 0, 9].as_slice()).expect("inserts");
+        write.open_table(record).expect("opens").insert((), [4, 0, 0, 0, 9].as_slice()).expect("inserts");
         write.commit().expect("commits");
     });
+}
+
+/// A change of a zone's header alone.
+fn with_header(header: Header) -> Delta {
+    Delta {
+        header,
+        pages: Vec::new(),
+        dropped: 0..0,
+        entered: Vec::new(),
+        bound: Vec::new(),
+        forgotten: Vec::new(),
+    }
+}
+
+/// The format that a journal's record says.
+fn format_of(file: &Path) -> u32 {
+    let db = redb::Database::open(file).expect("opens");
+    let read = db.begin_read().expect("begins");
+    let table = read.open_table(redb::TableDefinition::<(), &[u8]>::new("record")).expect("opens");
+    let record = table.get(()).expect("reads").expect("there is one");
+    u32::from_le_bytes(*record.value().first_chunk().expect("a record"))
+}
+
+/// A journal has a later format from the first deal on: an earlier version would take the rows of a deal for damage.
+#[tokio::test]
+async fn a_journal_says_which_format_it_needs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (file, id) = (dir.path().join("weir.redb"), zone("Z"));
+    let store = Arc::new(Embedded::open(dir.path()).expect("opens"));
+    store.line(&id).put(policy(Mode::Hold)).await.expect("put");
+    store.line(&id).join(3).await.expect("joins");
+    drop(store);
+    assert_eq!(format_of(&file), 2);
+    for _ in 0..2 {
+        let (mut journal, loaded) = open(dir.path()).expect("opens");
+        let drawn = Drawn { draw: 7, from: 0, end: 3 };
+        let header = Header { drawn, ..loaded.images[&id].header };
+        let zones = vec![(id.clone(), with_header(header))];
+        journal.commit(&Batch { at_ms: loaded.last_ms, zones, ..Batch::default() }).expect("kept");
+        drop(journal);
+        assert_eq!(format_of(&file), 3);
+        assert_eq!(open(dir.path()).expect("opens").1.images[&id].header.drawn, drawn);
+    }
 }
 
 #[test]
@@ -272,17 +316,8 @@ fn a_row_that_is_not_ours_is_refused() {
 fn spoil(dir: &Path, id: &ZoneId) {
     let (mut journal, loaded) = open(dir).expect("opens");
     let header = Header { next: MOST_NUMBERS + 1, ..loaded.images[id].header };
-    let line = Delta {
-        header,
-        pages: Vec::new(),
-        dropped: 0..0,
-        entered: Vec::new(),
-        bound: Vec::new(),
-        forgotten: Vec::new(),
-    };
-    journal
-        .commit(&Batch { at_ms: loaded.last_ms, zones: vec![(id.clone(), line)], ..Batch::default() })
-        .expect("kept");
+    let zones = vec![(id.clone(), with_header(header))];
+    journal.commit(&Batch { at_ms: loaded.last_ms, zones, ..Batch::default() }).expect("kept");
 }
 
 #[tokio::test]

@@ -13,7 +13,10 @@ use store::{Line, unix_ms};
 use tokio::time::Instant;
 
 use super::Room;
-use crate::reply::{Refusal, Reply};
+use crate::{
+    reply::{Refusal, Reply},
+    trouble::TroubleKind,
+};
 
 /// The epoch of newcomers who entered without the store.
 const EPOCH: u32 = 0;
@@ -50,6 +53,10 @@ impl<L: Line> Room<L> {
     pub(super) fn fails_open(&self) -> bool {
         // An answering store is away for 0 ms.
         if !self.is_away() || self.shown_away_ms() < self.open_after_ms {
+            return false;
+        }
+        // A store with the state of a newer version is there, and the newer servers let people in.
+        if self.trouble().is_some_and(|trouble| trouble.kind == TroubleKind::Newer) {
             return false;
         }
         let current = self.current.load();

@@ -95,6 +95,29 @@ fn an_open_zone_lets_people_in_while_the_store_is_away() {
     });
 }
 
+/// The store is there, and newer servers admit by it. A server that is too old for its state lets nobody in beside them.
+#[test]
+fn a_state_of_a_newer_version_opens_no_zone() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let open =
+            Policy { admit_per_minute: 1, on_store_failure: OnStoreFailure::Open, ..Policy::default() };
+        let server = serve_one(&fake, &zones(&["A"], open)).await;
+        server.gate.join("A").await.expect("the first one enters");
+        let holder = waits(&server.gate.join("A").await.expect("served")).0;
+        pass(1.5).await;
+        fake.set(Is::Newer);
+        for _ in 0..30 {
+            pass(1.0).await;
+            assert!(waits(&server.gate.poll("A", &holder).await.expect("stale")).1);
+            assert_eq!(server.gate.join("A").await, Err(AWAY));
+        }
+        fake.set(Is::Up);
+        pass(1.5).await;
+        assert!(!waits(&server.gate.poll("A", &holder).await.expect("fresh")).1);
+    });
+}
+
 #[test]
 fn a_hanging_store_holds_a_bounded_number_for_a_bounded_time() {
     in_virtual_time(async {

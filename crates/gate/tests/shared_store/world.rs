@@ -34,6 +34,8 @@ pub(crate) enum Is {
     Up,
     /// Calls fail at once.
     Down,
+    /// A newer version wrote the state.
+    Newer,
     /// Calls fail after the time that a client gives them.
     Hanging,
     /// Calls are answered after 100 ms.
@@ -124,6 +126,10 @@ impl Fake {
             Is::Up => {}
             Is::Slow => sleep(Duration::from_millis(100)).await,
             Is::Frozen => std::future::pending().await,
+            Is::Newer => {
+                let why = "a newer version of Weir wrote it: the state of the zone has 70 numbers".to_owned();
+                return Err(StoreError::Away(why));
+            }
             Is::Hanging | Is::Down => {
                 if is == Is::Hanging {
                     sleep(COMMAND_TIMEOUT).await;

@@ -59,7 +59,7 @@ const INSIDE: TableDefinition<'_, &str, u64> = TableDefinition::new("inside");
 const BOUND: TableDefinition<'_, (u32, u64), u64> = TableDefinition::new("bound");
 
 /// Zone name -> the draw by which its line was dealt last, the first number that it dealt, and the first one behind. Older journals have no
-/// such table. The digest covers it.
+/// such table. The digest covers it, and a journal that has a row has another format: earlier versions refuse it.
 const DRAWN: TableDefinition<'_, &str, (u32, u64, u64)> = TableDefinition::new("drawn");
 
 /// Zone name, draw -> its record. Older journals have no such table. The digest does not cover it: a record is signed.
@@ -150,6 +150,7 @@ impl DiskJournal {
             write.open_table(PAGES)?;
             write.open_table(ENTRIES)?;
             let record = Record {
+                format: record::FORMAT,
                 commits: 0,
                 clock: Clock { boot: None, offset_ms: 0 },
                 last_ms: clock::unix_ms(),
@@ -231,6 +232,9 @@ impl Open {
             let count = self.numbers.len();
             let number = *self.numbers.entry(id.clone()).or_insert(u32::try_from(count).unwrap_or(u32::MAX));
             self.record.digest ^= write_zone(&write, id, number, changes)?;
+            if changes.header.drawn.draw != 0 {
+                self.record.format = record::DEALT;
+            }
             if let Some(inside) = changes.header.inside {
                 write.open_table(INSIDE)?.insert(id.as_str(), inside)?;
                 self.counting.insert(id.clone());
@@ -538,7 +542,7 @@ fn refusal(file: &Path, doing: &'static str, fault: Fault) -> JournalError {
     let damaged = |why: String| JournalError::Damaged { file: file.into(), why };
     match fault {
         Fault::Wrong(why) => damaged(why),
-        Fault::Format(found) => JournalError::OtherFormat { file: file.into(), found, known: record::FORMAT },
+        Fault::Format(found) => JournalError::OtherFormat { file: file.into(), found, known: record::DEALT },
         Fault::Redb(E::DatabaseAlreadyOpen) => {
             JournalError::InUse { dir: file.parent().unwrap_or(file).into() }
         }

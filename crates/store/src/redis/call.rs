@@ -90,7 +90,8 @@ impl From<ClientError> for StoreError {
         match error {
             ClientError::Busy => Self::Busy,
             ClientError::Unconfirmed { .. } => Self::Away(format!("no replica has the change: {error}")),
-            ClientError::Away(_) | ClientError::Script(_) => Self::Away(error.to_string()),
+            ClientError::Script(text) => Self::Away(newer(&text).unwrap_or(text)),
+            ClientError::Away(_) => Self::Away(error.to_string()),
         }
     }
 }
@@ -198,12 +199,23 @@ fn is_decision(script: &'static Script) -> bool {
     [scripts::JOIN.name, scripts::ENTER.name, scripts::LEAVE.name].contains(&script.name)
 }
 
+/// What to say if a script refused a state that a newer version wrote.
+fn newer(message: &str) -> Option<String> {
+    let (_, what) = message.split_once("WEIR_NEWER ")?;
+    // Redis may add where in the script it was.
+    let what = what.split(" script: ").next().unwrap_or_default();
+    Some(format!("a newer version of Weir wrote it: {what}; upgrade this server"))
+}
+
 /// Parses a script's error.
 pub(super) fn refused(message: &str) -> Refused {
     // Redis adds text before or after the script's.
     let found = |word: &str| message.find(word).map(|at| &message[at + word.len()..]);
     if found("WEIR_LOST").is_some() || found("WEIR_NONE").is_some() {
         return Refused::Other(StoreError::UnknownZone);
+    }
+    if let Some(text) = newer(message) {
+        return Refused::Other(StoreError::Away(text));
     }
     if let Some(rest) = found("WEIR_KEYS ") {
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();

@@ -5,8 +5,13 @@
 use super::Fault;
 use crate::{Clock, clock::Boot};
 
-/// The version of the tables and of this record.
+/// The version of the tables and of this record. A file has the least one that its rows need, so that an earlier version opens it as
+/// long as it can, and otherwise says which version it needs.
 pub(super) const FORMAT: u32 = 2;
+
+/// The version of a file with lines that a draw dealt: the digest covers these rows, so that an earlier version would take the file for
+/// a damaged one.
+pub(super) const DEALT: u32 = 3;
 
 const LEN: usize = 76;
 const CHECKED: usize = LEN - 16;
@@ -14,6 +19,8 @@ const CHECKED: usize = LEN - 16;
 /// What each commit writes in addition to the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
+    /// The version of the file: one from [`FORMAT`] to [`DEALT`].
+    pub(super) format: u32,
     /// The number of commits since the file was created.
     pub(super) commits: u64,
     /// The store's clock.
@@ -29,7 +36,7 @@ impl Record {
     /// Little-endian: format 4, commits 8, boot 16 (zeros for none), offset 8, last 8, digest 16, digest of these 16.
     pub(super) fn to_bytes(self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
-        bytes[..4].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[..4].copy_from_slice(&self.format.to_le_bytes());
         bytes[4..12].copy_from_slice(&self.commits.to_le_bytes());
         bytes[12..28].copy_from_slice(&self.clock.boot.unwrap_or_default());
         bytes[28..36].copy_from_slice(&self.clock.offset_ms.to_le_bytes());
@@ -42,7 +49,7 @@ impl Record {
 
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, Fault> {
         let format = bytes.first_chunk().map_or(0, |four| u32::from_le_bytes(*four));
-        if format != FORMAT {
+        if !(FORMAT..=DEALT).contains(&format) {
             return Err(Fault::Format(format));
         }
         let check = digest(b'r', (0, 0), &[bytes.get(..CHECKED).unwrap_or_default()]).to_le_bytes();
@@ -51,6 +58,7 @@ impl Record {
         }
         let boot: Boot = part(bytes, 12);
         Ok(Self {
+            format,
             commits: u64::from_le_bytes(part(bytes, 4)),
             clock: Clock {
                 boot: Some(boot).filter(|boot| *boot != Boot::default()),
@@ -84,9 +92,9 @@ mod tests {
 
     #[test]
     fn a_record_survives_a_round_trip_and_a_changed_one_is_refused() {
-        for boot in [None, Some([7; 16])] {
-            let record =
-                Record { commits: 5, clock: Clock { boot, offset_ms: -3 }, last_ms: 9, digest: 1 << 100 };
+        for (format, boot) in [(FORMAT, None), (DEALT, Some([7; 16]))] {
+            let clock = Clock { boot, offset_ms: -3 };
+            let record = Record { format, commits: 5, clock, last_ms: 9, digest: 1 << 100 };
             let bytes = record.to_bytes();
             assert!(Record::from_bytes(&bytes).is_ok_and(|read| read == record));
             for at in 0..LEN {
