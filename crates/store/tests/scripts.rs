@@ -28,8 +28,8 @@ fn all() -> [&'static Script; 20] {
     .map(|script| &**script)
 }
 
-/// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
-/// version in the keys changes with it. A changed comment changes the digest, too.
+/// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or what it writes says
+/// that it needs the newer one: docs/decisions/two-versions.md. A changed comment changes the digest, too.
 const PINNED: [(&str, &str); 20] = [
     ("join", "dd8a0566027810a60649a5855286e3a6a549a451"),
     ("joins", "adf169e60e4dc4a4c39390ed55aa8121f13c616c"),
