@@ -311,7 +311,8 @@ pub(crate) async fn register_of_a_later_version_is_left_alone(backend: &InRedis,
     a.define(zone, &Expected::Absent, Some(&first)).await.expect("answered");
     assert_eq!(a.zones().await.expect("lists"), kept([(zone, &first)]));
     // It lacks the zone, too, so that a server would write it back.
-    servers.command(holder, &["HSET", REGISTER, "#rev", "1", "#format", "2"]);
+    servers.command(holder, &["HINCRBY", REGISTER, "#rev", "-1"]);
+    servers.command(holder, &["HSET", REGISTER, "#format", "2"]);
     servers.command(holder, &["HDEL", REGISTER, zone.as_str()]);
     let dump = || {
         servers
