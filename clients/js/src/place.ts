@@ -10,7 +10,7 @@
 import { SLOWEST_MS, untilOwnPoll, untilPoll, untilRetry } from "./pace.js";
 import type { Platform, Reply, Request, Signal } from "./platform.js";
 import { Problem, problemOf, problemOfReply, type Trouble } from "./problem.js";
-import { Unreadable, answerOf, jsonOf, waitingOf, type Answer, type Reason, type Stock, type Waiting } from "./reply.js";
+import { Unreadable, answerOf, jsonOf, textOf, waitingOf, type Answer, type Reason, type Stock, type Waiting } from "./reply.js";
 import { events } from "./stream.js";
 
 /** A stream sends data every 5 s. After this much silence it is treated as broken. */
@@ -48,7 +48,7 @@ export type State =
       readonly rank: number;
       /** `null`: nobody knows, because the zone lets nobody in. */
       readonly eta: Eta | null;
-      /** From 0 to 1. It never falls. */
+      /** From 0 to 1. It never falls, but for a draw: it is 0 until the order is drawn. */
       readonly progress: number;
       /** Why the wait is unknown or longer than before. `unsure`: only the end of the range became later. */
       readonly reason: Reason | "unsure" | null;
@@ -218,6 +218,21 @@ export class Place {
     this.#show({ kind: "left", trouble: null });
   }
 
+  /**
+   * The receipt of this place in the draw of `event`: the text of a JSON file, as docs/app/draw.md describes it. Before and after the entry.
+   * Rejects with `Problem`: `no_draw` if the order is not drawn yet or the place is not on the list, `no_place` without a place.
+   */
+  async receipt(event: string): Promise<string> {
+    await this.#load();
+    const token = this.#kept?.token;
+    if (!token) throw new Problem("no_place");
+    const path = `draws/${encodeURIComponent(this.#zone)}/${encodeURIComponent(event)}/receipt`;
+    return this.#post(path, { token }, null, async (reply) => {
+      if (!reply.ok) throw await problemOfReply(reply);
+      return textOf(reply);
+    });
+  }
+
   /** Asks no more and says no more. The place stays for the zone's `idle_timeout_s`, and a later start finds it in the storage. */
   stop(): void {
     if (this.#isStopped) return;
@@ -284,7 +299,7 @@ export class Place {
     const key = call === "wait" ? await this.#keyOfJoin() : null;
     // Whoever ends a first `wait` loses its reply, and with it a place. So it goes on, and `#take` keeps or gives up what it brings.
     const life = call === "wait" ? null : run.signal;
-    return this.#post(call, { token, ...(key && { idempotencyKey: key }) }, life, async (reply) => {
+    return this.#post(`traffic/${call}`, { token, ...(key && { idempotencyKey: key }) }, life, async (reply) => {
       if (!reply.ok) throw await problemOfReply(reply);
       return answerOf(await jsonOf(reply));
     });
@@ -308,7 +323,7 @@ export class Place {
   }
 
   /** Makes a call and reads its reply. It fails when it takes too long, or when `life` ends, also where `fetch` ignores its signal. */
-  #post<T>(call: string, fields: object, life: AbortSignal | null, read: (reply: Reply) => Promise<T>): Promise<T> {
+  #post<T>(path: string, fields: object, life: AbortSignal | null, read: (reply: Reply) => Promise<T>): Promise<T> {
     const limit = new AbortController();
     const headers = { "content-type": "application/json" };
     const body = JSON.stringify({ zoneId: this.#zone, ...fields });
@@ -320,7 +335,7 @@ export class Place {
       };
       const cancel = this.#platform.timer(SLOWEST_MS, abort);
       life?.addEventListener("abort", abort);
-      const reply = this.#platform.fetch(`${this.#server}traffic/${call}`, request);
+      const reply = this.#platform.fetch(`${this.#server}${path}`, request);
       reply.then(read).then(done, fail).finally(() => {
         cancel();
         life?.removeEventListener("abort", abort);
@@ -344,7 +359,9 @@ export class Place {
 
   #keepWaiting({ rank, eta: told, reason: why, stale, periodMs, opensInMs, stock, beyondStock }: Waiting, token: string): void {
     const { first: earlierFirst = 0, progress: earlierProgress = 0 } = this.#kept ?? {};
-    const first = Math.max(earlierFirst, rank);
+    // Before a draw nobody has a rank: it says how many take part.
+    const isUndrawn = why === "draw";
+    const first = isUndrawn ? 0 : Math.max(earlierFirst, rank);
     let reason: Kept["reason"] = why;
     let eta: [number, number, number] | null = told ? [...told] : null;
     // Each range is a new estimate. If its end moves back by more than the server's own tolerance for the told wait, 2 s and a tenth, that
@@ -359,7 +376,7 @@ export class Place {
         eta[0] = Math.min(eta[0], eta[1]);
       }
     }
-    const progress = Math.max(earlierProgress, 1 - rank / (first + 1));
+    const progress = isUndrawn ? 0 : Math.max(earlierProgress, 1 - rank / (first + 1));
     this.#toldAt = this.#platform.steadyMs();
     const figures = { first, progress, eta, rank, reason, stale, opens_ms: opensInMs, period_ms: periodMs, stock, beyond_stock: beyondStock };
     this.#keep({ token, heard: this.#platform.deviceMs(), ...figures });
@@ -617,7 +634,7 @@ export class Place {
     const text = JSON.stringify({ zoneId: this.#zone, token });
     if (this.#platform.beacon?.(`${this.#server}traffic/leave`, text)) return;
     // If this is lost, the place is free after the zone's idle time.
-    this.#post("leave", { token }, null, async () => {}).catch(() => {});
+    this.#post("traffic/leave", { token }, null, async () => {}).catch(() => {});
   }
 }
 

@@ -106,7 +106,7 @@ export function answerOf(value: unknown): Answer {
 
 /** The JSON of a reply. Throws `Unreadable` if it is too long or no JSON, and what `fetch` throws if the connection breaks. */
 export async function jsonOf(reply: Reply): Promise<unknown> {
-  const body = await bodyOf(reply);
+  const body = await textOf(reply);
   try {
     return JSON.parse(body);
   } catch {
@@ -114,7 +114,8 @@ export async function jsonOf(reply: Reply): Promise<unknown> {
   }
 }
 
-async function bodyOf(reply: Reply): Promise<string> {
+/** The text of a reply. Throws `Unreadable` if it is too long. */
+export async function textOf(reply: Reply): Promise<string> {
   const reader = reply.body?.getReader();
   if (!reader) {
     const whole = await reply.text();

@@ -25,6 +25,10 @@ class PlaceOfPage extends EventTarget {
     this.#place.leave();
   }
 
+  receipt(event: string): Promise<string> {
+    return this.#place.receipt(event);
+  }
+
   stop(): void {
     this.#place.stop();
   }

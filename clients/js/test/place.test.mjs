@@ -42,6 +42,30 @@ test("keeps the path of the server's address", async () => {
   assert.equal(address, "https://shop.test/queue/traffic/wait");
 });
 
+test("nobody has made progress before a draw, and the receipt of a place is asked for with its newest token", async () => {
+  const undrawn = (rank, token) => waiting(token, { rank, etaSeconds: null, etaRange: null, reason: "draw" });
+  const told = [undrawn(1, "t1"), undrawn(600, "t2"), waiting("t3", { rank: 400 }), waiting("t4", { rank: 200 })];
+  const receipt = { raw: { status: 200, type: "application/json", body: '{"place":7}' } };
+  const none = { problem: { status: 404, code: "no_draw" } };
+  let count = 0;
+  const world = new World(({ call }) => {
+    if (call === "/draws/Z/a%3Ab/receipt") return receipt;
+    return call.endsWith("/receipt") ? none : told[Math.min(count++, told.length - 1)];
+  });
+  const place = begin(world);
+  await assert.rejects(place.receipt("sale"), { code: "no_place" });
+  const progress = [];
+  place.subscribe((state) => progress.push(state.progress));
+  while (progress.length < told.length) await world.run(100);
+  assert.deepEqual(progress.slice(0, 2), [0, 0]);
+  assert.ok(progress[2] > 0 && progress[2] < 0.01, "it starts from the place that was drawn");
+  assert.ok(progress[3] > 0.49, "and goes on");
+  assert.equal(await place.receipt("a:b"), '{"place":7}');
+  assert.deepEqual(world.calls.at(-1).body, { zoneId: "Z", token: "t4" });
+  await assert.rejects(place.receipt("sale"), { code: "no_draw" });
+  place.stop();
+});
+
 test("a place that is stopped at once makes no call", async () => {
   const world = worldOf(waiting());
   begin(world).stop();

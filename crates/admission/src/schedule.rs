@@ -407,6 +407,19 @@ impl Schedule {
         changes
     }
 
+    /// The event whose pre-queue began last before `unix_s`, in seconds since 1970. It may be over.
+    #[must_use]
+    pub fn last_begun(&self, unix_s: u64) -> Option<&Event> {
+        let begun = self.0.partition_point(|event| u64::from(event.prequeue_from.unix_s) <= unix_s);
+        begun.checked_sub(1).and_then(|at| self.0.get(at))
+    }
+
+    /// The event that lasts at `unix_s`, in seconds since 1970, or else the one that comes next.
+    #[must_use]
+    pub fn now_or_next(&self, unix_s: u64) -> Option<&Event> {
+        self.0.iter().find(|event| unix_s < event.ends.unix_s.into())
+    }
+
     /// Where the instant `unix_s` (seconds since 1970) is. Between two events, the later one counts, if it says what applies before it.
     #[must_use]
     pub fn phase(&self, unix_s: u64) -> Phase<'_> {
@@ -773,6 +786,25 @@ pub(crate) mod tests {
                 .map(lasts),
             [false, true, true, false]
         );
+    }
+
+    #[test]
+    fn the_last_event_and_the_one_that_lasts_or_comes() {
+        let later = event("later", "2026-12-02T08:30:00Z", "2026-12-02T09:00:00Z", "2026-12-02T12:00:00Z");
+        let first = event("first", "2026-12-01T08:30:00Z", "2026-12-01T09:00:00Z", "2026-12-01T12:00:00Z");
+        let schedule = Schedule::new(vec![later, first], &Policy::default()).expect("a schedule");
+        let name = |event: Option<&Event>| event.map_or("", |event| event.id.as_str()).to_owned();
+        for (now, last, next) in [
+            ("2026-12-01T08:29:59Z", "", "first"),
+            ("2026-12-01T08:30:00Z", "first", "first"),
+            ("2026-12-01T11:59:59Z", "first", "first"),
+            ("2026-12-01T12:00:00Z", "first", "later"),
+            ("2026-12-02T08:30:00Z", "later", "later"),
+            ("2026-12-02T12:00:00Z", "later", ""),
+        ] {
+            let found = (name(schedule.last_begun(at(now))), name(schedule.now_or_next(at(now))));
+            assert_eq!(found, (last.to_owned(), next.to_owned()), "{now}");
+        }
     }
 
     #[test]

@@ -42,7 +42,7 @@ use crate::{
     trips::Trips,
     trouble::Trouble,
 };
-pub use draws::ZoneDraw;
+pub use draws::{DecidingDraw, ZoneDraw};
 pub use zones::Listing;
 
 /// How long a store must have been away before zones whose policy says so open without it, unless another time is set. A

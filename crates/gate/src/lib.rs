@@ -43,7 +43,7 @@ mod watcher;
 pub use any_store::{AnyLine, AnyStore};
 pub use caller::{Holder, Newcomer};
 pub use forecast::ZoneForecast;
-pub use gate::{Gate, Listing, ZoneDraw};
+pub use gate::{DecidingDraw, Gate, Listing, ZoneDraw};
 pub use refresh::Refresh;
 pub use reply::{Eta, PassClaims, Reason, Refusal, Reply, Token};
 pub use room::{FollowerView, OperatorView, Standing, WaitStatus, ZoneTotals};

@@ -23,7 +23,43 @@ pub struct ZoneDraw {
     pub epoch: u32,
 }
 
+/// The draw that decides who enters first in a zone.
+#[derive(Clone, Debug)]
+pub struct DecidingDraw {
+    /// The event. It lasts or comes next; or it is over, and no event comes.
+    pub event: Event,
+    /// Whether its pre-queue has begun.
+    pub has_begun: bool,
+    /// Whether the line is dealt by it.
+    pub is_dealt: bool,
+}
+
 impl<S: Store> Gate<S> {
+    /// The draw that decides who enters first in a zone; none where that is the order of arrival.
+    #[must_use]
+    pub fn deciding_draw(&self, zone: &str) -> Option<DecidingDraw> {
+        let rooms = self.rooms.load();
+        let room = rooms.get(zone)?;
+        let (definition, now_s) = (room.definition(), room.schedule_s(store::unix_ms()));
+        let last = definition.schedule.last_begun(now_s);
+        let event = definition.schedule.now_or_next(now_s).or(last).filter(|event| event.draw.is_some())?;
+        Some(DecidingDraw {
+            event: event.clone(),
+            has_begun: last.is_some_and(|last| last.id == event.id),
+            is_dealt: room.drawn().draw == event.draw_number(),
+        })
+    }
+
+    /// The event of a zone of whose draw people ask for receipts: its pre-queue began last, and its order is drawn. It may be over.
+    #[must_use]
+    pub fn draw_of_now(&self, zone: &str) -> Option<ZoneId> {
+        let rooms = self.rooms.load();
+        let room = rooms.get(zone)?;
+        let definition = room.definition();
+        let last = definition.schedule.last_begun(room.schedule_s(store::unix_ms()));
+        last.filter(|event| event.draw.is_some()).map(|event| event.id.clone())
+    }
+
     /// The draws of all events, due or not.
     #[must_use]
     pub fn draws(&self) -> Vec<ZoneDraw> {

@@ -112,7 +112,10 @@ pub fn reply(
     let (bypasses, through) = Bypasses::of(zone, routes);
     let rule = rule(&definition, bypasses);
     let digest = digest(&rule);
-    let said = |language: Language| words::sentences(language, &definition, &in_force, bypasses, through);
+    let draw = gate.deciding_draw(zone.as_str());
+    let said = |language: Language| {
+        words::sentences(language, &definition, draw.as_ref(), &in_force, bypasses, through)
+    };
     // A rule that changed a moment ago is seen as changed in a moment.
     let known = seen.of(zone).filter(|known| known.digest == digest);
     let record = known.as_ref().and_then(|known| known.record.as_ref());
@@ -121,6 +124,7 @@ pub fn reply(
         "rule": rule,
         "digest": digest,
         "modeInForce": in_force.mode.word(),
+        "draw": gate.draw_of_now(zone.as_str()).as_ref().map(ZoneId::as_str),
         "words": { "en": said(Language::English), "ko": said(Language::Korean) },
         "counted": { "since": instant_of_ms(seen.started_ms), "through": through },
         "changed": known.as_ref().map(|known| instant_of_ms(known.at_ms)),

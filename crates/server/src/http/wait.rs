@@ -77,7 +77,7 @@ const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resour
 /// The page's parts in the binary.
 struct BuiltIn {
     library: Asset,
-    assets: [(&'static str, Asset); 3],
+    assets: [(&'static str, Asset); 4],
     texts: [Texts; Language::ALL.len()],
     /// Changes when the assets change.
     version: String,
@@ -89,6 +89,11 @@ static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
         ("icon.svg", Asset::new("image/svg+xml", &include_bytes!("wait/icon.svg")[..])),
         ("page.css", Asset::new("text/css; charset=utf-8", lean(include_str!("wait/page.css")))),
         ("page.js", Asset::new(SCRIPT, lean(include_str!("wait/page.js")))),
+        // It works alone: the page links it, and people may keep it.
+        (
+            "verify-draw.html",
+            Asset::new(HTML, &include_bytes!("../../../../verifier/dist/verify-draw.html")[..]),
+        ),
     ];
     let texts = [include_str!("wait/en.json"), include_str!("wait/ko.json")]
         .map(|json| Texts::read(json).expect("a test reads them"));
@@ -133,6 +138,19 @@ pub enum PagesFault {
     /// A file does not belong there.
     #[error("{0}: {1}")]
     Wrong(PathBuf, String),
+}
+
+/// What a page is for.
+#[derive(Clone, Copy, Debug)]
+pub struct PageFor<'a> {
+    /// The zone.
+    pub zone: &'a ZoneId,
+    /// The event of it that lasts.
+    pub event: Option<&'a ZoneId>,
+    /// The event of whose draw people get receipts.
+    pub draw: Option<&'a ZoneId>,
+    /// The policy in force; `None` if the zone is not served.
+    pub policy: Option<Policy>,
 }
 
 /// The pages of all zones.
@@ -239,13 +257,12 @@ impl Pages {
         self.unused.iter().filter(is_news).cloned().collect()
     }
 
-    /// A zone's page, while an event of it lasts with the template of the event, if it has one. `policy` is the policy in force; `None` if
-    /// the zone is not served. If no such zone is known, `status` says so, and the page explains it.
+    /// A zone's page, while an event of it lasts with the template of the event, if it has one. If no such zone is known, `status` says so,
+    /// and the page explains it.
     #[must_use]
     pub fn page(
         &self,
-        (zone, event): (&ZoneId, Option<&ZoneId>),
-        policy: Option<Policy>,
+        PageFor { zone, event, draw, policy }: PageFor<'_>,
         status: StatusCode,
         query: Option<&str>,
         headers: &HeaderMap,
@@ -258,6 +275,7 @@ impl Pages {
             ("lang".to_owned(), language.tag().into()),
             ("texts".to_owned(), texts.for_script()),
             ("zone".to_owned(), zone.as_str().into()),
+            ("draw".to_owned(), json!(draw.map(ZoneId::as_str))),
             ("idle_timeout_s".to_owned(), json!(policy.map(|policy| policy.idle_timeout_s))),
             (
                 "target".to_owned(),

@@ -436,6 +436,7 @@ impl Call<'_> {
                         stale: false,
                         period_ms: 1_000,
                         opens_in_ms: 0,
+                        is_drawn: false,
                     };
                     let mut response = self.blocked(why, WAITING.into());
                     response.headers_mut().insert(SET_COOKIE, cookie);
@@ -528,8 +529,11 @@ impl Call<'_> {
     async fn zone_answer(&self, reply: &Reply, now_s: u64) -> Result<Option<ZoneAnswer>, Problem> {
         Ok(match *reply {
             Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale, opens_in_ms } => {
-                let why =
-                    Why::Waiting { rank, eta, reason, stale, period_ms: polling_period_ms, opens_in_ms };
+                // It is said before the opening only.
+                let is_drawn =
+                    opens_in_ms > 0 && self.state.gate.draw_of_now(self.gated.zone.as_str()).is_some();
+                let period_ms = polling_period_ms;
+                let why = Why::Waiting { rank, eta, reason, stale, period_ms, opens_in_ms, is_drawn };
                 Some(ZoneAnswer::Waits { why, token })
             }
             Reply::Entered { pass, age_s, .. } => {

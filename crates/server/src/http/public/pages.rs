@@ -82,7 +82,9 @@ pub(super) async fn page(
     // A zone that does not exist gets a page, too, which says so.
     let may_exist = policy.is_some() || state.gate.may_keep(zone.as_str()).await;
     let status = if may_exist { StatusCode::OK } else { StatusCode::NOT_FOUND };
-    state.pages.load().page((&zone, event.as_ref()), policy, status, query.as_deref(), &headers)
+    let draw = state.gate.draw_of_now(zone.as_str());
+    let about = wait::PageFor { zone: &zone, event: event.as_ref(), draw: draw.as_ref(), policy };
+    state.pages.load().page(about, status, query.as_deref(), &headers)
 }
 
 /// The address of a page with a slash behind it, as people type it: leads to the page.

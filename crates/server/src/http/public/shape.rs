@@ -226,6 +226,9 @@ pub(super) struct Rules {
     digest: String,
     /// The mode in force: an event may have changed it.
     mode_in_force: String,
+    /// The event of whose draw people get receipts: its pre-queue began last, and its order is drawn by lot. Null if there is none.
+    #[schema(required, example = "spring-sale")]
+    draw: Option<String>,
     /// Sentences by language.
     #[schema(example = json!({"en": ["People enter in the order in which they took their places."]}))]
     words: BTreeMap<String, Vec<String>>,

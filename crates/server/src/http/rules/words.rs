@@ -3,15 +3,17 @@
 //! Invariant: both languages say the same sentences, in the same order.
 
 use admission::{Definition, DrawTerms, Event, Mode, OnStoreFailure, Policy, Randomness, instant_text};
+use gate::DecidingDraw;
 
 use super::Bypasses;
 use crate::http::wait::language::{Language, grouped};
 
-/// The sentences. `in_force` is the policy of now, which an event may have changed; `through` is how many requests were let through
-/// besides.
+/// The sentences. `draw` is the one that decides who enters first, if there is one; `in_force` is the policy of now, which an event may
+/// have changed; `through` is how many requests were let through besides.
 pub(super) fn sentences(
     language: Language,
     definition: &Definition,
+    draw: Option<&DecidingDraw>,
     in_force: &Policy,
     bypasses: Bypasses,
     through: u64,
@@ -21,11 +23,11 @@ pub(super) fn sentences(
         Language::Korean => ko.to_owned(),
     };
     let mut all = vec![
-        say(
-            "People enter in the order in which they took their places. A person who is not there in time keeps the place, and the next \
-             person enters meanwhile.",
-            "순서를 받은 차례대로 입장합니다. 차례가 되었을 때 응답이 없는 분은 순서를 유지하며, 그동안 다음 분이 입장합니다.",
-        ),
+        order(language, draw, in_force)
+            + &say(
+                " A person who is not there in time keeps the place, and the next person enters meanwhile.",
+                " 차례가 되었을 때 응답이 없는 분은 순서를 유지하며, 그동안 다음 분이 입장합니다.",
+            ),
         speed(language, in_force),
     ];
     if in_force.mode == Mode::Auto && in_force.max_active > 0 {
@@ -56,6 +58,44 @@ pub(super) fn sentences(
         ));
     }
     all
+}
+
+/// Who enters first.
+fn order(language: Language, draw: Option<&DecidingDraw>, in_force: &Policy) -> String {
+    let Some(DecidingDraw { event, has_begun, is_dealt }) = draw else {
+        return match language {
+            Language::English => "People enter in the order in which they took their places.",
+            Language::Korean => "순서를 받은 차례대로 입장합니다.",
+        }
+        .to_owned();
+    };
+    let Event { prequeue_from, begins, .. } = event;
+    let before = match language {
+        _ if *has_begun || in_force.mode != Mode::Auto => String::new(),
+        Language::English => {
+            format!("Until {prequeue_from} people enter in the order in which they took their places. ")
+        }
+        Language::Korean => format!("{prequeue_from} 전에는 순서를 받은 차례대로 입장합니다. "),
+    };
+    // If the randomness does not come, a draw may fall back on the order of arrival: then nothing was drawn by lot.
+    let then = match (language, is_dealt) {
+        (Language::English, false) => format!(
+            "The order of all who are in line at {begins} is drawn by lot, and they enter in that order. Whoever comes later enters after \
+             them, in the order of arrival."
+        ),
+        (Language::English, true) => format!(
+            "The draw put all who were in line at {begins} into an order, and they enter in that order. Whoever came later enters after \
+             them, in the order of arrival."
+        ),
+        (Language::Korean, false) => format!(
+            "{begins}에 줄에 있는 모든 분의 순서를 추첨하며, 추첨된 순서대로 입장합니다. 그 뒤에 오신 분은 도착한 차례대로 그 다음에 입장합니다."
+        ),
+        (Language::Korean, true) => format!(
+            "{begins}에 줄에 있던 모든 분의 순서가 추첨 절차로 정해졌으며, 그 순서대로 입장합니다. 그 뒤에 오신 분은 도착한 차례대로 그 다음에 \
+             입장합니다."
+        ),
+    };
+    before + &then
 }
 
 fn speed(language: Language, policy: &Policy) -> String {
@@ -157,9 +197,47 @@ fn besides(language: Language, bypasses: Bypasses, through: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample;
 
     fn said(language: Language, policy: Policy, bypasses: Bypasses) -> Vec<String> {
-        sentences(language, &policy.into(), &policy, bypasses, 1_234)
+        sentences(language, &policy.into(), None, &policy, bypasses, 1_234)
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_event_of_now() {
+        const ARRIVAL: [&str; 2] = ["in which they took their places", "순서를 받은 차례대로"];
+        let event = sample::event(serde_json::json!({
+            "id": "sale", "prequeue_from": "2026-12-01T08:30:00Z", "begins": "2026-12-01T09:00:00Z", "ends": "2026-12-01T12:00:00Z",
+            "order": "draw", "randomness": "drand", "fallback": "wait",
+        }));
+        let [held, auto] = [Mode::Hold, Mode::Auto].map(|mode| Policy { mode, ..Policy::default() });
+        for language in Language::ALL {
+            let first = |draw: Option<(bool, bool)>, policy: &Policy| {
+                let draw = draw.map(|(has_begun, is_dealt)| {
+                    let event = event.clone();
+                    DecidingDraw { event, has_begun, is_dealt }
+                });
+                let definition = sample::zone_with(vec![event.clone()]);
+                let all = sentences(language, &definition, draw.as_ref(), policy, Bypasses::default(), 0);
+                all[0].clone()
+            };
+            let arrival = ARRIVAL[language as usize];
+            assert!(first(None, &auto).contains(arrival));
+            // While people enter before the pre-queue, both orders count, one after the other.
+            let usual = first(Some((false, false)), &auto);
+            assert!(usual.contains(arrival) && usual.contains("2026-12-01T08:30:00Z"), "{usual}");
+            let (closed, undrawn) = (first(Some((false, false)), &held), first(Some((true, false)), &auto));
+            assert_eq!(closed, undrawn);
+            let drawn = first(Some((true, true)), &auto);
+            for said in [&usual, &undrawn, &drawn] {
+                assert!(said.contains("2026-12-01T09:00:00Z"), "{said}");
+                assert!(
+                    said.contains("by lot") || said.contains("draw put") || said.contains("추첨"),
+                    "{said}"
+                );
+            }
+            assert!(!undrawn.contains(arrival) && !drawn.contains(arrival) && drawn != undrawn, "{drawn}");
+        }
     }
 
     #[test]

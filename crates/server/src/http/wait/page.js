@@ -2,7 +2,7 @@
 // content is filled in, and `data-when` lists the states in which an element is visible. A template may leave out any of them.
 "use strict";
 (() => {
-  const { zone, lang, idle_timeout_s, target, texts } = JSON.parse(document.getElementById("weir").textContent);
+  const { zone, lang, idle_timeout_s, target, texts, ...settings } = JSON.parse(document.getElementById("weir").textContent);
   const NOTICE_MS = 60_000;
   /// How long a page is not led to again, in ms.
   const LED_MS = 60_000;
@@ -12,6 +12,10 @@
   const REASON_MS = 30_000;
   // The shortest time between two requests for labels, unless the page has none yet.
   const LABELS_MS = 4_000;
+  // People enter so long after the list of a draw is closed.
+  const DRAW_MS = 30_000;
+  // The longest time until the page asks of which event the draw is that begins while the page is open.
+  const LEARN_MS = 10_000;
   // How long the button to leave asks whether it was meant.
   const SURE_MS = 6_000;
 
@@ -24,7 +28,7 @@
   function write(name, text) {
     for (const element of all(name)) {
       if (element.textContent !== text) element.textContent = text;
-      if (["reason", "trouble", "notice", "beyond"].includes(name)) element.hidden = !text;
+      if (["reason", "trouble", "notice", "beyond", "drawn"].includes(name)) element.hidden = !text;
     }
   }
 
@@ -69,7 +73,14 @@
   let pass = null;
   // When the zone opens; null if it is open, or nobody knows. By the server's clock, which says how long it is still.
   let opens_at = null;
-  let until_open = "early";
+  // The event of whose draw people get receipts; null if there is none, or the page does not know it yet.
+  let draw = settings.draw ?? null;
+  // Whether the order is to be drawn by lot, and is not yet.
+  let is_undrawn = false;
+  let learn_timer;
+  // The place as it is shown, and why the wait is as it is, or what else is said beside it.
+  let shown_place = "";
+  let shown_why = "";
   // What is left, as the last reply said; null if nothing is told. Its labels and prices are fetched beside it.
   let stock = null;
   let labels = { texts: null, tiers: [] };
@@ -96,6 +107,8 @@
     }
     for (const element of all("go")) element.hidden ||= !target;
     offer_to_leave();
+    if (next === "connecting") write("drawn", "");
+    offer_draw();
     if (next !== "waiting") {
       document.title = `${say(`heading_${next}`)} · ${texts.title}`;
       announce(`${say(`heading_${next}`)}. ${say(explanation, { idle, ...values })}`);
@@ -183,6 +196,59 @@
     for (const button of all("leave")) button.hidden = !(is_beyond && state === "waiting");
   }
 
+  /// What the server publishes at this path, as JSON; null if it does not answer.
+  async function published(path) {
+    const reply = await fetch(`../${path}`).catch(() => null);
+    return reply?.ok ? reply.json().catch(() => null) : null;
+  }
+  const of_zone = encodeURIComponent(zone);
+
+  /// Asks of which event the draw is. All who have the page open see a pre-queue begin at the same moment, so they ask one after another.
+  function learn_draw() {
+    learn_timer ??= setTimeout(async () => {
+      const said = await published(`zones/${of_zone}/rules`);
+      learn_timer = undefined;
+      if (said) draw = said.draw ?? null;
+      offer_draw();
+    }, LEARN_MS * Math.random());
+  }
+
+  /// Offers what there is of a draw: the checkpoint once the list is closed, and receipt and record once the order is drawn.
+  function offer_draw() {
+    const has_place = ["waiting", "entered", "again", "gone"].includes(state);
+    const is_closed = opens_at === null || opens_at - performance.now() <= DRAW_MS;
+    const is_over = draw !== null && has_place && !is_undrawn;
+    const is_frozen = draw !== null && has_place && is_undrawn && is_closed;
+    const offers = { draw: is_over || is_frozen, checkpoint: is_frozen, receipt: is_over, record: is_over, verifier: is_over };
+    for (const [name, is_offered] of Object.entries(offers)) for (const element of all(name)) element.hidden = !is_offered;
+    const path = `../draws/${of_zone}/${encodeURIComponent(draw ?? "")}`;
+    for (const [name, href] of [["checkpoint", path], ["record", `${path}/record`]]) {
+      for (const link of all(name)) Object.assign(link, { href, download: `${name}-${draw}.json` });
+    }
+  }
+
+  function save(name, text) {
+    const href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+    Object.assign(document.createElement("a"), { href, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(href), 60_000);
+  }
+
+  /// Saves the receipt of this place, and says which place was drawn.
+  async function receipt() {
+    let said;
+    try {
+      const text = await place.receipt(draw);
+      const { position, checkpoint } = JSON.parse(text);
+      const of = /^in-line (\d+)$/m.exec(checkpoint)?.[1];
+      save(`receipt-${draw}.json`, text);
+      said = position === null ? say("receipt_left") : say("receipt_drawn", { position: number.format(position), of: number.format(of) });
+    } catch ({ code }) {
+      said = say(code === "no_draw" ? "receipt_none" : "receipt_away");
+    }
+    write("drawn", said);
+    announce(said);
+  }
+
   /// The user gives up the place. A second press is needed, because the place is lost by it.
   function leave() {
     const is_sure = sure_timer !== undefined;
@@ -194,41 +260,68 @@
     show("left");
   }
 
+  /// What is said until the zone opens, in so many milliseconds.
+  function before_opening(ms) {
+    if (is_undrawn) return ms > DRAW_MS ? "draw" : "frozen";
+    return draw === null ? "early" : "drawn";
+  }
+
+  /// Shows why the wait is as it is. Returns the words.
+  function show_reason(why, ms) {
+    const words = why ? say(`reason_${why}`, { opens: until(Math.ceil(ms / 1_000)), rank: shown_place }) : "";
+    write("reason", words);
+    for (const element of all("reason")) element.dataset.reason = why ?? "";
+    shown_why = why ?? "";
+    return words;
+  }
+
   function countdown() {
     if (opens_at === null || state !== "waiting") return;
-    const seconds = Math.ceil((opens_at - performance.now()) / 1_000);
-    write("reason", seconds > 0 ? say(`reason_${until_open}`, { opens: until(seconds) }) : say("reason_opening"));
+    const ms = opens_at - performance.now();
+    if (ms <= 0) return write("reason", say(is_undrawn ? "reason_drawing" : "reason_opening"));
+    const why = before_opening(ms);
+    const is_news = why !== shown_why;
+    const words = show_reason(why, ms);
+    if (!is_news) return;
+    offer_draw();
+    announce(words);
   }
 
   function waiting({ rank, progress, eta, reason, stale, opens_in_ms, stock: now_left, beyond_stock }) {
     const arrived = state !== "waiting";
     show("waiting");
     write("trouble", "");
-    // Before a draw nobody has a rank.
-    const is_undrawn = reason === "draw";
-    const place = is_undrawn ? "–" : number.format(rank);
-    write("rank", place);
+    // Before a draw nobody has a rank, and whoever came early is not further on.
+    const was_undrawn = is_undrawn;
+    is_undrawn = reason === "draw" || (is_undrawn && reason === "held");
+    // The operators may take a draw back until its list is closed.
+    if (was_undrawn && !is_undrawn && opens_in_ms > DRAW_MS) draw = null;
+    if (draw === null && (is_undrawn || was_undrawn)) learn_draw();
+    // The rule says it in other words now.
+    if (was_undrawn && !is_undrawn && [...all("rules")].some(({ open }) => open)) setTimeout(rules, LEARN_MS * Math.random());
+    shown_place = is_undrawn ? say("rank_undrawn") : number.format(rank);
+    write("rank", shown_place);
     write("eta", eta ? words(eta) : say("eta_unknown"));
-    for (const bar of all("progress")) bar.value = progress;
-    document.title = say("title_waiting", { rank: place, title: texts.title });
+    for (const bar of all("progress")) [bar.value, bar.hidden] = [progress, is_undrawn];
+    document.title = say("title_waiting", { rank: shown_place, title: texts.title });
     opens_at = opens_in_ms ? performance.now() + opens_in_ms : null;
+    offer_draw();
     const of_stock = left(now_left, beyond_stock);
-    until_open = is_undrawn ? "draw" : "early";
-    const why = opens_at ? until_open : is_undrawn ? "drawing" : (reason ?? (stale ? "stale" : null));
-    const lasts = ["early", "draw", "drawing", "held", "stale"].includes(why);
-    const values = opens_at ? { opens: until(Math.ceil(opens_in_ms / 1_000)) } : {};
+    const before = opens_at && before_opening(opens_in_ms);
+    const why = before ?? (reason === "draw" ? "drawing" : (reason ?? (stale ? "stale" : null)));
+    const lasts = ["early", "draw", "frozen", "drawn", "drawing", "held", "stale"].includes(why);
     const is_over = is_troubled || (is_halted && !lasts);
     [is_troubled, is_halted] = [false, lasts];
     if (why) reason_until = performance.now() + (lasts ? 0 : REASON_MS);
     if (why || performance.now() >= reason_until) {
-      const news = why && !document.querySelector(`[data-weir~="reason"][data-reason="${why}"]`);
-      write("reason", why ? say(`reason_${why}`, values) : "");
-      for (const element of all("reason")) element.dataset.reason = why ?? "";
-      if (news || (lasts && is_over)) return announce(`${say(`reason_${why}`, values)} ${of_stock}`.trim());
+      const is_news = why && why !== shown_why;
+      const said = show_reason(why, opens_in_ms);
+      if (is_news || (lasts && is_over)) return announce(`${said} ${of_stock}`.trim());
     }
     if (of_stock) return announce(of_stock);
-    const now = { rank: place, eta: eta ? words(eta) : say("eta_unknown") };
-    announce(say("announce_waiting", now), arrived || is_over);
+    const now = { rank: shown_place, eta: eta ? words(eta) : say("eta_unknown"), opens: until(Math.ceil(opens_in_ms / 1_000)) };
+    const text = { draw: "announce_draw", frozen: "reason_frozen", drawing: "reason_drawing", held: "reason_held" }[is_undrawn ? why : ""];
+    announce(say(text ?? "announce_waiting", now), arrived || is_over);
   }
 
   /// Goes on to the operator's page. The pass is in a form or after the #, so that no address with it is sent or logged.
@@ -311,8 +404,7 @@
 
   /// The published rule of the zone, in words. It is fetched when the user opens it.
   async function rules() {
-    const reply = await fetch(`../zones/${encodeURIComponent(zone)}/rules`).catch(() => null);
-    const said = reply?.ok ? await reply.json().catch(() => null) : null;
+    const said = await published(`zones/${of_zone}/rules`);
     const lines = said ? [...(said.words[lang] ?? said.words.en)] : [say("rules_away")];
     const at = said?.changed && new Date(said.changed).toLocaleString(lang, { dateStyle: "long", timeStyle: "short" });
     if (at) lines.push(say("rules_changed", { at }));
@@ -335,7 +427,12 @@
     });
   }
   for (const button of all("leave")) button.addEventListener("click", leave);
-  for (const details of all("rules")) details.addEventListener("toggle", () => details.open && rules());
+  for (const details of all("rules")) {
+    // Without a script it would open to nothing.
+    details.hidden = false;
+    details.addEventListener("toggle", () => details.open && rules());
+  }
+  for (const button of all("receipt")) button.addEventListener("click", receipt);
   for (const button of all("go")) button.addEventListener("click", go);
   for (const button of all("reload")) button.addEventListener("click", () => location.reload());
   notice();

@@ -42,7 +42,14 @@ fn with(targets: &[(&str, &str, HandOver)], dir: Option<&Path>) -> Result<Pages,
 }
 
 fn page(pages: &Pages, id: &str) -> Response<Full<Bytes>> {
-    pages.page((&zone(id), None), Some(Policy::default()), StatusCode::OK, None, &HeaderMap::new())
+    page_in(pages, id, None, &HeaderMap::new())
+}
+
+/// The page of a zone while this event lasts, which is no draw.
+fn page_in(pages: &Pages, id: &str, event: Option<&str>, headers: &HeaderMap) -> Response<Full<Bytes>> {
+    let (zone, event, policy) = (zone(id), event.map(zone), Some(Policy::default()));
+    let about = PageFor { zone: &zone, event: event.as_ref(), draw: None, policy };
+    pages.page(about, StatusCode::OK, None, headers)
 }
 
 #[test]
@@ -64,6 +71,13 @@ fn all_languages_have_the_same_texts_and_all_are_used() {
             || made.iter().any(|made| name.starts_with(made));
         assert!(used, "the page does not use {name}");
     }
+}
+
+/// The script tells the time of the draw by the same number of seconds.
+#[test]
+fn the_script_knows_how_long_a_draw_takes() {
+    let line = format!("const DRAW_MS = {}_000;", admission::DrawTerms::DRAW_S);
+    assert!(include_str!("page.js").contains(&line), "{line}");
 }
 
 #[test]
@@ -88,12 +102,11 @@ fn a_page_that_the_browser_has_is_not_sent_again() {
     let pages = with(&[], None).expect("right");
     let ours = page(&pages, "Z");
     let known = HeaderMap::from_iter([(IF_NONE_MATCH, ours.headers()[ETAG].clone())]);
-    let again =
-        |id: &str| pages.page((&zone(id), None), Some(Policy::default()), StatusCode::OK, None, &known);
+    let again = |id: &str| page_in(&pages, id, None, &known);
     assert_eq!(again("Z").status(), StatusCode::NOT_MODIFIED);
     assert_eq!(text(again("Z")), "");
     assert_eq!(again("OTHER").status(), StatusCode::OK, "another page");
-    for name in ["weir.js", "page.js", "page.css", "icon.svg"] {
+    for name in ["weir.js", "page.js", "page.css", "icon.svg", "verify-draw.html"] {
         let served = |headers: &HeaderMap| match name {
             "weir.js" => library(headers),
             name => pages.asset(name, headers).expect("there is such a file"),
@@ -122,10 +135,7 @@ fn a_zone_may_have_its_own_template_and_assets() {
     let pages = with(&[], Some(dir.path())).expect("right");
     assert_eq!(text(page(&pages, "Z")), "all en");
     assert_eq!(text(page(&pages, "shop:sale")), "sale Waiting room");
-    let during = |id: &str, event: &str| {
-        let of = (&zone(id), Some(&zone(event)));
-        text(pages.page(of, Some(Policy::default()), StatusCode::OK, None, &HeaderMap::new()))
-    };
+    let during = |id: &str, event: &str| text(page_in(&pages, id, Some(event), &HeaderMap::new()));
     assert_eq!(during("shop:sale", "spring.2026"), "spring shop:sale");
     assert_eq!(
         during("shop:sale", "autumn"),

@@ -6,7 +6,7 @@
 
 use std::{fmt::Write as _, sync::LazyLock};
 
-use admission::{Stock, Tier};
+use admission::{DrawTerms, Stock, Tier};
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
@@ -91,6 +91,8 @@ pub(super) enum Why<'a> {
         stale: bool,
         period_ms: u32,
         opens_in_ms: u32,
+        /// Whether the order was drawn by lot, or is to be.
+        is_drawn: bool,
     },
     /// The call was refused.
     Refused(&'a Problem),
@@ -152,16 +154,21 @@ impl Blocked<'_> {
         let kept = self.kept(texts);
         let say = |name: &str| texts.get(name).replace("{idle}", &kept);
         match self.why {
-            Why::Waiting { rank, eta, reason, stale, opens_in_ms, .. } => {
+            Why::Waiting { rank, eta, reason, stale, opens_in_ms, is_drawn, .. } => {
                 // Before a draw nobody has a rank.
                 let is_undrawn = reason == Some(Reason::Draw);
-                let rank = if is_undrawn { "–".to_owned() } else { grouped(rank) };
+                let rank = if is_undrawn { say("rank_undrawn") } else { grouped(rank) };
                 let eta = eta.map_or_else(|| say("eta_unknown"), |eta| range(texts, eta.low_s, eta.high_s));
                 let reason = match (reason, stale) {
                     _ if opens_in_ms > 0 => {
                         let opens = until(texts, opens_in_ms.div_ceil(1_000));
-                        let early = if is_undrawn { "reason_draw" } else { "reason_early" };
-                        fill(texts.get(early), &[("opens", &opens)])
+                        let early = match (is_undrawn, is_drawn) {
+                            (true, _) if opens_in_ms <= DrawTerms::DRAW_S * 1_000 => "reason_frozen",
+                            (true, _) => "reason_draw",
+                            (false, true) => "reason_drawn",
+                            (false, false) => "reason_early",
+                        };
+                        fill(texts.get(early), &[("opens", &opens), ("rank", &rank)])
                     }
                     (Some(Reason::Draw), _) => say("reason_drawing"),
                     (Some(Reason::Held), _) => say("reason_held"),
@@ -175,7 +182,10 @@ impl Blocked<'_> {
                         &[("rank", &rank), ("title", texts.get("title"))],
                     ),
                     heading: say("heading_waiting"),
-                    announcement: fill(texts.get("announce_waiting"), &[("rank", &rank), ("eta", &eta)]),
+                    announcement: match is_undrawn {
+                        true => reason.clone(),
+                        false => fill(texts.get("announce_waiting"), &[("rank", &rank), ("eta", &eta)]),
+                    },
                     explanation: say(if self.is_safe {
                         "gate_explanation_waiting"
                     } else {
@@ -293,7 +303,7 @@ impl Blocked<'_> {
             "announcement": announcement, "stock": stock, "beyond": beyond, "notice": self.notice, "period_ms": self.period_ms(),
         });
         let waiting = match self.why {
-            Why::Waiting { rank, eta, reason, stale, period_ms, opens_in_ms } => json!({
+            Why::Waiting { rank, eta, reason, stale, period_ms, opens_in_ms, .. } => json!({
                 "rank": rank,
                 "etaSeconds": eta.map(|eta| eta.seconds),
                 "etaRange": eta.map(|eta| [eta.low_s, eta.high_s]),
@@ -431,7 +441,15 @@ mod tests {
 
     fn waiting() -> Why<'static> {
         let eta = Some(Eta { seconds: 200, low_s: 150, high_s: 270 });
-        Why::Waiting { rank: 1_202, eta, reason: None, stale: false, period_ms: 3_000, opens_in_ms: 0 }
+        Why::Waiting {
+            rank: 1_202,
+            eta,
+            reason: None,
+            stale: false,
+            period_ms: 3_000,
+            opens_in_ms: 0,
+            is_drawn: false,
+        }
     }
 
     fn text(response: Response<Full<Bytes>>) -> String {
@@ -459,6 +477,39 @@ mod tests {
         assert!(!page.contains("{{") && !page.contains("{idle}"), "{page}");
         let korean = text(Blocked { language: Language::Korean, ..blocked(waiting()) }.page());
         assert!(korean.contains("<html lang=\"ko\">") && korean.contains("1,202"), "{korean}");
+    }
+
+    #[test]
+    fn a_visitor_is_told_of_a_draw_before_and_after_it() {
+        let said = |reason: Option<Reason>, opens_in_ms: u32, is_drawn: bool, language: Language| {
+            let why = Why::Waiting {
+                rank: 600,
+                eta: None,
+                reason,
+                stale: false,
+                period_ms: 3_000,
+                opens_in_ms,
+                is_drawn,
+            };
+            let document = text(Blocked { language, ..blocked(why) }.document(WAITING.into()));
+            let shown = serde_json::from_str::<Value>(&document).expect("JSON")["shown"].clone();
+            ["rank", "reason", "announcement"].map(|part| shown[part].as_str().expect("text").to_owned())
+        };
+        let (en, ko) = (Language::English, Language::Korean);
+        let [rank, reason, announcement] = said(Some(Reason::Draw), 90_000, true, en);
+        assert_eq!(rank, "by lot");
+        assert!(reason.contains("drawn by lot") && reason.contains("90 seconds"), "{reason}");
+        assert_eq!(announcement, reason);
+        let [.., announcement] = said(Some(Reason::Draw), 30_000, true, ko);
+        assert!(
+            announcement.contains("추첨하고 있습니다") && announcement.contains("30초"),
+            "{announcement}"
+        );
+        let [rank, reason, announcement] = said(None, 18_000, true, en);
+        assert!(reason.contains("draw has taken place") && reason.contains("is 600."), "{reason}");
+        assert!(rank == "600" && announcement.starts_with("Place 600 in line."), "{announcement}");
+        assert!(said(None, 18_000, true, ko)[1].contains("추첨이 끝났습니다"));
+        assert!(said(None, 18_000, false, en)[1].contains("You have your place already"));
     }
 
     #[test]

@@ -50,7 +50,7 @@ public sealed interface State {
      *
      * @property rank from 1
      * @property eta null: nobody knows, because the zone lets nobody in
-     * @property progress from 0 to 1; it never falls
+     * @property progress from 0 to 1; it never falls, but for a draw: it is 0 until the order is drawn
      * @property reason why the wait is unknown or longer than before
      * @property isStale the store does not answer, and the figures are the last known ones
      * @property opensInMs how long it is until the zone opens, in milliseconds from now; 0 if it is open
@@ -326,7 +326,9 @@ public class Place internal constructor(
 
     private fun keepWaiting(told: Waits, nowMs: Double) {
         val earlier = kept?.figures
-        val first = max(earlier?.first ?: 0, told.rank)
+        // Before a draw nobody has a rank: it says how many take part.
+        val isUndrawn = told.reason == Reason.DRAW
+        val first = if (isUndrawn) 0 else max(earlier?.first ?: 0, told.rank)
         var reason = told.reason
         var eta = told.eta
         // Each range is a new estimate. If its end moves back by more than the server's own tolerance for the told wait, 2 s and a tenth,
@@ -340,7 +342,7 @@ public class Place internal constructor(
                 eta = Range(min(eta.low, seconds), seconds, max(seconds, min(eta.high, before.high)))
             }
         }
-        val progress = max(earlier?.progress ?: 0.0, 1 - told.rank / (first + 1.0))
+        val progress = if (isUndrawn) 0.0 else max(earlier?.progress ?: 0.0, 1 - told.rank / (first + 1.0))
         toldAtMs = nowMs
         val figures = Figures(told.rank, first, progress, eta, reason, told.isStale, told.opensInMs, told.stock, told.isBeyondStock)
         keep(Kept(told.token, platform.deviceMs(), figures))
