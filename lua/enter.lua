@@ -65,7 +65,9 @@ local function nobodys(s, seq)
     if s.known then return nil end
     return first, min(last, z.floor)
   end
-  if seq < z.start and s.index >= z.base and (not s.known or first >= used) then return max(first, z.floor), min(last, z.start) end
+  if seq < z.start and s.index >= z.base and (not s.known or first >= used) then
+    return max(first, z.floor), min(last, z.start)
+  end
   if is_undrawn() then return nil end
   if seq >= z.next then return max(first, z.next), last end
   if seq > z.start and s.index >= z.base and not s.known then return first, last end
@@ -76,7 +78,8 @@ local function note_proved(epoch, first, limit)
   for at = 1, #past, 32 do
     local of, rev, from_seq, to = unpack_struct('>i8i8i8i8', past, at)
     if of == epoch and rev == PROVED and (to == first or from_seq == limit) then
-      past = string.sub(past, 1, at - 1) .. pack('>i8i8i8i8', of, PROVED, min(from_seq, first), max(to, limit)) .. string.sub(past, at + 32)
+      local row = pack('>i8i8i8i8', of, PROVED, min(from_seq, first), max(to, limit))
+      past = string.sub(past, 1, at - 1) .. row .. string.sub(past, at + 32)
       return true
     end
   end

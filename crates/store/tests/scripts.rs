@@ -33,7 +33,7 @@ fn all() -> [&'static Script; 20] {
 const PINNED: [(&str, &str); 20] = [
     ("join", "dd8a0566027810a60649a5855286e3a6a549a451"),
     ("joins", "adf169e60e4dc4a4c39390ed55aa8121f13c616c"),
-    ("enter", "2ccb3a3135a2767b3799743cb241eec158ae46f7"),
+    ("enter", "4c7136f172bba0aeca1529d5757e5b38602895e7"),
     ("beat", "7e88feb3b490cfaa7d50b50f112527172be689f6"),
     ("census", "46ed737aa86970ebc753b326bf5aa7648e1e97eb"),
     ("deal", "61a1d378fe0340239eb00808f1c730a047c5188f"),
