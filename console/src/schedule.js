@@ -51,10 +51,13 @@ export function phaseAt(events, unix_s) {
   return { is: "usual", event: null };
 }
 
+/** An instant as a text that is read here: in whole seconds. */
+const utc = (unix_s) => `${new Date(unix_s * 1_000).toISOString().slice(0, 19)}Z`;
+
 /** The policy of an event, from its pre-queue to its end. Of two openings the later one counts. */
 const policyOf = (event, policy) => ({
   ...policy,
-  opens_at: (secondOf(policy.opens_at) ?? 0) > opensOf(event) ? policy.opens_at : event.order === "draw" ? new Date(opensOf(event) * 1_000).toISOString() : event.begins,
+  opens_at: (secondOf(policy.opens_at) ?? 0) > opensOf(event) ? policy.opens_at : event.order === "draw" ? utc(opensOf(event)) : event.begins,
   admit_per_minute: event.admit_per_minute ?? policy.admit_per_minute,
   max_active: event.max_active ?? policy.max_active,
 });
@@ -69,11 +72,12 @@ export function policyAt({ policy, events }, unix_s) {
   return policy.mode === "auto" && outside !== "usual" ? { ...policy, mode: outside } : policy;
 }
 
-/** Where an event is now: `before`, `prequeue`, `open` or `over`; null if its times are not read here. */
+/** Where an event is now: `before`, `prequeue`, `drawing` (the order is drawn, and nobody enters yet), `open` or `over`; null if its times
+ * are not read here. */
 export function stateOf(event, unix_s) {
   const [one] = inOrder([event]);
   if (!one) return null;
-  return unix_s < one.from_s ? "before" : unix_s < one.begins_s ? "prequeue" : unix_s < one.ends_s ? "open" : "over";
+  return unix_s < one.from_s ? "before" : unix_s < one.begins_s ? "prequeue" : unix_s < opensOf(event) ? "drawing" : unix_s < one.ends_s ? "open" : "over";
 }
 
 /** The events in the order of time; those whose times are not read here are the last. */

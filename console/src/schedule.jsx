@@ -15,7 +15,7 @@ import { FALLBACKS, MAX_EVENTS, MOMENTS, ORDERS, OUTSIDE, PAGES, PARTS, USUAL_PR
 import { span, t } from "./words.js";
 
 const COUNTS = ["admit_per_minute", "max_active"];
-const TONES = { before: "note", prequeue: "warn", open: "good", over: "" };
+const TONES = { before: "note", prequeue: "warn", drawing: "warn", open: "good", over: "" };
 
 // --- drafts -----------------------------------------------------------------------------------------------------
 
@@ -154,7 +154,7 @@ function Armed({ armed: { servers, with: count, without, unknown } }) {
 
 function Event({ event, armed, now_s, isMine, change, remove }) {
   const state = stateOf(event, now_s);
-  const until = state === "open" ? "ends" : "begins";
+  const until = state === "open" || state === "drawing" ? "ends" : "begins";
   const rest = PARTS.filter((name) => !MOMENTS.includes(name) && name !== "notice" && event[name] !== undefined && event[name] !== "usual");
   return (
     <li>

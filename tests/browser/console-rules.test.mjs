@@ -161,6 +161,13 @@ test("what people will see is told from now until the next event", () => {
     ["enters", "01T08:00", "01T11:00", 600],
     ["hold", "01T11:00", null, 60],
   ]);
+  // By lot: people enter when the order is drawn.
+  const drawn = { ...definition, events: [{ ...SALE, order: "draw", randomness: "drand", fallback: "wait" }] };
+  assert.deepEqual(["07:59:59", "08:00:00", "08:00:30"].map((time) => stateOf(drawn.events[0], at(`2026-12-01T${time}Z`))), ["prequeue", "drawing", "open"]);
+  const seconds = course(drawn, now_s, null).map(({ is, from_s }) => [is, new Date(from_s * 1_000).toISOString().slice(8, 19)]);
+  assert.deepEqual(seconds, [["closed", "30T00:00:00"], ["places", "01T07:30:00"], ["enters", "01T08:00:30"], ["hold", "01T11:00:00"]]);
+  assert.equal(nextOpening(drawn, at("2026-12-01T07:45:00Z")), at("2026-12-01T08:00:30Z"));
+  assert.equal(nextOpening(drawn, at("2026-12-01T08:00:10Z")), at("2026-12-01T08:00:30Z"));
   const next = event("next", "2026-12-02T07:30:00Z", "2026-12-02T08:00:00Z", "2026-12-02T09:00:00Z");
   const both = { ...definition, events: [SALE, next] };
   assert.deepEqual(told(courseOfChange({ ...definition, events: [next] }, both, now_s)).at(-1), ["hold", "01T11:00", "02T07:30", 60]);

@@ -233,6 +233,7 @@ export const en = {
   "schedule.stopped": "The mode is {mode}: events open nothing until it is Auto.",
   "phase.before": "before",
   "phase.prequeue": "places are taken",
+  "phase.drawing": "the order is drawn",
   "phase.open": "open",
   "phase.over": "over",
   "event.new": "Add an event…",

@@ -233,6 +233,7 @@ export const ko = {
   "schedule.stopped": "모드가 {mode}입니다. 자동으로 바꿀 때까지 행사가 존을 열지 않습니다.",
   "phase.before": "시작 전",
   "phase.prequeue": "줄 서는 중",
+  "phase.drawing": "순서 추첨 중",
   "phase.open": "열림",
   "phase.over": "끝남",
   "event.new": "행사 추가…",
