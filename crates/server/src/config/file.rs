@@ -280,8 +280,10 @@ fn events(lines: &Lines<'_>, field: &Origin, value: &DeValue<'_>) -> Result<Vec<
     };
     let read = |table: &Spanned<DeValue<'_>>| {
         let here = lines.at(&table.span(), "zone.event");
-        let fields = table.get_ref().as_table().into_iter().flat_map(in_order);
-        for (key, value) in fields.filter(|(_, value)| matches!(value.get_ref(), DeValue::Datetime(_))) {
+        let mut fields = table.get_ref().as_table().into_iter().flat_map(in_order);
+        // The only values that serde takes for something else than TOML does.
+        if let Some((key, value)) = fields.find(|(_, value)| matches!(value.get_ref(), DeValue::Datetime(_)))
+        {
             let origin = lines.at(&key.span(), &format!("zone.event.{}", key.get_ref()));
             return Err(origin.fault(wrong_type(Kind::Text, value.get_ref())));
         }

@@ -174,9 +174,8 @@ fn pieces(value: &Value, at: &str) -> Result<Option<u32>, Problem> {
     let wrong = || wrong(at, "a whole number, or null if nobody knows it");
     let Value::Number(number) = value else { return Err(wrong()) };
     // Some languages write each number as one with a fraction.
-    let whole = |number: f64| (number.fract() == 0.0 && number >= 0.0).then_some(number as u64);
-    let found = number.as_u64().or_else(|| number.as_f64().and_then(whole));
-    let found = found.and_then(|number| u32::try_from(number).ok());
+    let whole = |number: f64| if number.fract() == 0.0 { format!("{number:.0}").parse().ok() } else { None };
+    let found: Option<u32> = number.as_f64().and_then(whole);
     match found.filter(|number| *number <= Tier::REMAINING_MAX) {
         Some(number) => Ok(Some(number)),
         // A number with a fraction is no number of pieces at all.
