@@ -95,7 +95,7 @@ def exists(pattern: str) -> bool:
 def sources(place: str) -> str:
     """The sources below a place that may hold tests."""
     folder = ROOT / place
-    files = [folder] if folder.is_file() else sorted(p for p in folder.rglob("*") if p.suffix in {".rs", ".mjs", ".py", ".go", ".java", ".kt"})
+    files = [folder] if folder.is_file() else sorted(p for p in folder.rglob("*") if p.suffix in {".rs", ".mjs", ".py", ".go", ".java", ".kt", ".swift"})
     skipped = {"node_modules", "target"}
     return "\n".join(p.read_text() for p in files if not skipped & set(p.parts))
 

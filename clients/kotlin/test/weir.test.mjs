@@ -1,55 +1,6 @@
 // The client in Kotlin against a running Weir.
 
-import assert from "node:assert/strict";
-import { test } from "node:test";
-import { Weir, until, zone } from "../../../tests/browser/weir.mjs";
+import { withARunningWeir } from "../../conformance/weir.mjs";
 import { drive } from "./driver.mjs";
 
-const QUICK = { admit_per_minute: 600, polling_period_ms: 500, idle_timeout_s: 10 };
-const HELD = zone("TEST_ZONE", { ...QUICK, mode: "hold" });
-const OPEN = zone("TEST_ZONE", QUICK);
-
-for (const http of ["jvm", "android"]) {
-  test(`a place survives a crash of the server and a new process, and leads to the entry, as on ${http}`, async (t) => {
-    const weir = await Weir.start(t, { config: HELD });
-    await weir.crowd(t, "TEST_ZONE", 2);
-    const jvm = drive();
-    t.after(() => jvm.end());
-    const which = { server: weir.url, zone: "TEST_ZONE", http };
-    const first = jvm.begin(which);
-    await until("the place is known", () => first.state.rank === 3);
-    await weir.kill();
-    await until("it says that the network is away", () => first.state.trouble?.code === "offline");
-    assert.equal(first.state.rank, 3, "and still shows the place");
-    await weir.up();
-    await until("it goes on", () => first.state.kind === "waiting" && first.state.trouble === null);
-    first.stop();
-    const second = jvm.begin({ ...which, kept: first.stored });
-    await until("the next one has the same place", () => second.state.rank === 3);
-    weir.configure(OPEN);
-    weir.signal("SIGHUP");
-    await until("it enters", () => second.state.kind === "entered");
-    assert.equal(JSON.parse(Buffer.from(second.state.pass.split(".")[1], "base64url")).zone, "TEST_ZONE");
-  });
-}
-
-test("a place that is left is free, and its token is gone", async (t) => {
-  const weir = await Weir.start(t, { config: HELD });
-  const jvm = drive();
-  t.after(() => jvm.end());
-  const place = jvm.begin({ server: weir.url, zone: "TEST_ZONE" });
-  await until("the place is known", () => place.state.kind === "waiting" && place.stored !== null);
-  const { token } = JSON.parse(place.stored);
-  await place.leave();
-  await until("the server knows it", async () => (await weir.ask("/traffic/entry", { zoneId: "TEST_ZONE", token })).body.code === "gone");
-});
-
-test("an unknown zone ends the place with the words of the server", async (t) => {
-  const weir = await Weir.start(t, { config: HELD });
-  const jvm = drive();
-  t.after(() => jvm.end());
-  const nowhere = jvm.begin({ server: weir.url, zone: "NOWHERE" });
-  await until("it ends", () => nowhere.state.kind === "ended");
-  assert.equal(nowhere.state.trouble.code, "unknown_zone");
-  assert.equal(nowhere.state.trouble.action, "give up");
-});
+withARunningWeir(drive, [{ http: "jvm" }, { http: "android" }]);

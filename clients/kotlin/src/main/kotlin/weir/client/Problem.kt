@@ -26,6 +26,8 @@ public enum class Action {
  * @property title one line for people, in English
  * @property detail what exactly is wrong, in English, or an empty text
  * @property retryMs when the client asks again, in milliseconds from now; 0 unless [action] is [Action.RETRY]
+ * @property page the address of a page to which people can go on meanwhile, because the zone is closed around an event that names it;
+ * empty without one
  */
 public data class Trouble(
     public val code: String,
@@ -33,6 +35,7 @@ public data class Trouble(
     public val detail: String,
     public val action: Action,
     public val retryMs: Long,
+    public val page: String,
 )
 
 /**
@@ -46,6 +49,7 @@ internal class Problem(
     val title: String = code,
     val detail: String = "",
     val retryAfterMs: Double = 0.0,
+    val page: String = "",
 ) : Exception(detail.ifEmpty { title }) {
     val action: Action = when {
         status !in 400..499 || status == 408 || status == 429 -> Action.RETRY
@@ -53,7 +57,7 @@ internal class Problem(
         else -> Action.GIVE_UP
     }
 
-    fun trouble(retryMs: Long): Trouble = Trouble(code, title, detail, action, retryMs)
+    fun trouble(retryMs: Long): Trouble = Trouble(code, title, detail, action, retryMs, page)
 }
 
 /** The problem of a reply that is not 2xx. A document without a code is not from Weir: a proxy in between has a problem. */
@@ -67,5 +71,5 @@ internal fun problemOf(reply: Reply): Problem {
     val code = document?.get("code") as? String
     if (code == null || !CODE.matches(code)) return Problem("away", retryAfterMs = pauseMs)
     fun text(name: String) = (document[name] as? String).orEmpty().take(LONGEST_TEXT)
-    return Problem(code, reply.status, text("title").ifEmpty { code }, text("detail"), pauseMs)
+    return Problem(code, reply.status, text("title").ifEmpty { code }, text("detail"), pauseMs, text("page"))
 }

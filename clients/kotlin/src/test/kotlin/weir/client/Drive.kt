@@ -1,21 +1,22 @@
-// A program that lets another one drive clients over standard input and output, with a line of JSON for each thing that happens. It is used
-// by clients/kotlin/test.
+// A program that lets another one drive clients over standard input and output. It is used by clients/kotlin/test.
 //
-// It reads `{"id", "do": "begin", "server", "zone", "http", "kept"}` and `{"id", "do": "leave" | "anew" | "stop"}`, and writes
-// `{"id", "state"}` and, after each change of the storage, `{"id", "stored"}`.
+// clients/conformance/driver.mjs describes the lines.
 
 package weir.client
 
+import java.util.concurrent.ConcurrentHashMap
 
 private fun say(id: Any?, name: String, value: Any?) = synchronized(System.out) { println(writeJson(mapOf("id" to id, name to value))) }
 
-/** One text, whose changes are said. */
-private class Said(private val id: Any?, private var text: String?) : Storage {
-    override suspend fun get(key: String): String? = text
+/** Texts by key. The changes of the place's text are said; beside it is the key of a first `wait`. */
+private class Said(private val id: Any?, private val place: String, text: String?) : Storage {
+    private val all = ConcurrentHashMap<String, String>().apply { if (text != null) put(place, text) }
+
+    override suspend fun get(key: String): String? = all[key]
 
     override suspend fun set(key: String, value: String?) {
-        text = value
-        say(id, "stored", value)
+        if (value == null) all -= key else all[key] = value
+        if (key == place) say(id, "stored", value)
     }
 }
 
@@ -26,7 +27,7 @@ fun main() {
         val id = order["id"]
         when (order["do"]) {
             "begin" -> {
-                val storage = Said(id, order["kept"] as String?)
+                val storage = Said(id, "weir ${order["server"]}/ ${order["zone"]}", order["kept"] as String?)
                 val platform = if (order["http"] == "android") android(storage) else jvm(storage)
                 places[id] = begin(order["server"] as String, order["zone"] as String, platform) { say(id, "state", formOf(it)) }
             }

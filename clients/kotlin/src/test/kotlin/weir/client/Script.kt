@@ -96,7 +96,7 @@ internal fun replyOf(reply: Any?): Reply? {
 internal fun formOf(state: State): Map<String, Any?> {
     val trouble = state.trouble?.run {
         val does = action.name.lowercase().replace('_', ' ')
-        mapOf("code" to code, "title" to title, "detail" to detail, "action" to does, "retryMs" to retryMs.toDouble())
+        mapOf("code" to code, "title" to title, "detail" to detail, "action" to does, "retryMs" to retryMs.toDouble(), "page" to page)
     }
     val more = when (state) {
         is State.Waiting -> mapOf(

@@ -1,0 +1,49 @@
+// When to ask again. Pure: random numbers and times are arguments.
+//
+// Invariants: the client asks up to 5 % before the period that it was told has passed, and never after it by its own choice. It never
+// tries again before `Retry-After`. No pause is longer than a day.
+
+import Foundation
+
+/// The longest time that a call may take, in milliseconds. It is also the longest back-off without a `Retry-After`.
+let slowestMs = 15_000.0
+
+/// The longest pause, in milliseconds: a day. Whoever is told to wait longer asks once a day.
+private let longestPauseMs = 86_400_000.0
+
+/// The shortest and the longest period that a reply may tell, in milliseconds. Weir tells 60 s at most.
+private let periodsMs = 100.0...600_000.0
+
+/// A told period that is not absurd, in milliseconds.
+func periodWithin(_ toldMs: Double) -> Double {
+    min(max(periodsMs.lowerBound, toldMs), periodsMs.upperBound)
+}
+
+/// The pause until the next poll, in milliseconds. The server delays an early reply, but cannot help a late poll.
+func untilPoll(periodMs: Double, random: Double) -> Double {
+    periodMs * (1 - random / 20)
+}
+
+/// The pause after a failure, in milliseconds.
+///
+/// Without `Retry-After` it doubles with each failure up to 15 s, less up to a half at random. With it, it is at least that, and up to a
+/// quarter more, so that a crowd does not come back at once. A closed zone tells the instant of its next opening: there the back-off does
+/// not count, because a later comer gets a later place.
+func untilRetry(_ problem: Problem, failures: Int, random: () -> Double) -> Double {
+    let backoffMs = min(slowestMs, 1_000 * pow(2, Double(min(failures, 10)))) * (1 - random() / 2)
+    let leastMs = problem.code == "zone_closed" && problem.retryAfterMs > 0 ? 0 : backoffMs
+    return min(longestPauseMs, max(problem.retryAfterMs * (1 + random() / 4), leastMs))
+}
+
+/// The milliseconds of a `Retry-After`; 0 if there is none or it cannot be read. Weir sends seconds. A proxy may send a date, which is
+/// compared with the reply's own `Date`, because the device's clock may be wrong.
+func retryAfterMs(_ retryAfter: String?, date: String?) -> Double {
+    guard let text = retryAfter?.trimmingCharacters(in: .whitespaces), !text.isEmpty else { return 0 }
+    if text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) { return (Double(text) ?? 0) * 1_000 }
+    let format = DateFormatter()
+    format.locale = Locale(identifier: "en_US_POSIX")
+    format.timeZone = TimeZone(secondsFromGMT: 0)
+    format.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
+    guard let until = format.date(from: text), let from = format.date(from: date ?? "") else { return 0 }
+    return max(0, until.timeIntervalSince(from) * 1_000)
+}
