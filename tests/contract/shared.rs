@@ -245,6 +245,35 @@ pub(crate) async fn tickets_that_no_server_remembers_keep_their_places(backend: 
     }
 }
 
+/// The line is longer than two segments, and everything that knew it is lost. Whoever shows a ticket has the place, wherever in the line
+/// it is, and whoever shows one first.
+pub(crate) async fn tickets_of_a_long_line_prove_their_places(backend: &InRedis, zone: &ZoneId) {
+    // Uses its own Redis, because the test wipes it.
+    let servers = Servers::start(backend.servers.topology());
+    let settings = backend.settings();
+    let connect = async || of_a_file(&servers, &settings, zone).await;
+    let of_before = connect().await;
+    let Joined { epoch, first, .. } = of_before.line(zone).join(1_024).await.expect("joins");
+    for _ in 1..140 {
+        of_before.line(zone).join(1_024).await.expect("joins");
+    }
+    drop(of_before);
+    servers.command(servers.holder(&format!("{{{zone}}}")), &["FLUSHALL"]);
+    let ignorant = connect().await;
+    let tickets = claims(epoch, [first + 10, first + 70_000, first + 143_000]);
+    eventually("each has the place", || async {
+        ignorant.line(zone).enter(tickets.clone()).await.expect("decided");
+        let tally = ignorant.line(zone).beat(Vec::new(), 0).await.expect("beats").tally;
+        (tally.waiting == 3).then_some(())
+    })
+    .await;
+    // They stand in their order, and newcomers behind them.
+    let joined = ignorant.line(zone).join(1).await.expect("joins");
+    assert_eq!(ranks(&joined.verdicts), [4]);
+    let verdicts = ignorant.line(zone).enter(tickets).await.expect("decided").verdicts;
+    assert_eq!(ranks(&verdicts), [1, 2, 3]);
+}
+
 /// A server that nobody asked in a zone knows nothing of it, though it saw the zone begin. After a loss it alone does not say that no
 /// slot was taken, or that nobody is inside.
 pub(crate) async fn a_server_that_nobody_asked_knows_nothing_of_a_lost_state(
