@@ -6,16 +6,15 @@ export CARGO_TARGET_DIR=$target
 # Everything is compiled once, so data for incremental compilation would only cost time.
 export CARGO_INCREMENTAL=0
 
-# Everything with tests, and the programs that they start. The benchmarks are linted, not built here. One selection and one set of
-# features, so that each crate is compiled once: the programs under test could break rules, too, if somebody told them. Those of
-# the image are built without that.
-selected=(--workspace --exclude weir-fuzz --features "weir-tests/sabotage,weir-simulations/sabotage" --locked --quiet)
-tested=("${selected[@]}" --exclude weir-benches)
+# Everything with tests, the programs that they start, and the benchmarks. One selection and one set of features, so that each crate is compiled
+# once: the programs under test could break rules, too, if somebody told them. Those of the image are built without that.
+tested=(--workspace --exclude weir-fuzz --features "weir-tests/sabotage,weir-simulations/sabotage" --locked --quiet)
 
 check_format() { cargo fmt --all --check; }
 
-# The fuzz targets are linted where they are built: their library is compiled from C++.
-check_lints() { cargo clippy "${selected[@]}" --all-targets -- -D warnings; }
+# Clippy compiles as rustc does and lints what it compiles. So the crates are built and linted at once, and not read twice. The fuzz targets
+# are linted where they are built: their library is compiled from C++.
+linted=(env "RUSTC_WORKSPACE_WRAPPER=$(rustc --print sysroot)/bin/clippy-driver" CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__)
 
 # Lints each script as Redis gets it: the store names its parts. What one script has no use for, another has: 211, 231 and 311 are
 # about that.
@@ -27,10 +26,6 @@ check_scripts() {
         (cd lua && cat $parts) | "${lint[@]}" --ignore 211 231 311 --filename "$name" -
     done < <(sed -n 's/^    [A-Z]*, "\([a-z]*\)", \(".*"\)$/\1 \2/p' crates/store/src/redis/scripts.rs | tr -d '",')
     "${lint[@]}" lua/limit.lua
-}
-
-check_documentation() {
-    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 }
 
 # The rules must not need an operating system. A target without one proves it.
@@ -76,11 +71,11 @@ check_advisories() {
     done <<<"$said"
 }
 
-# Builds the tests, and the weir and the loadgen that they start. Lists the test programs: directory of the package, kind, name,
-# path of the program.
+# Builds and lints the tests, the weir and the loadgen that they start, and the benchmarks. Lists the test programs: directory of the
+# package, kind, name, path of the program.
 build_tests() {
-    cargo test "${tested[@]}" --lib --bins --tests --no-run --message-format=json-render-diagnostics >"$target/tests.json"
-    jq --raw-output 'select(.reason == "compiler-artifact" and .profile.test and .executable != null)
+    "${linted[@]}" cargo test "${tested[@]}" --all-targets --no-run --message-format=json-render-diagnostics >"$target/tests.json"
+    jq --raw-output 'select(.reason == "compiler-artifact" and .profile.test and .executable != null and (.target.kind[0] | IN("bench", "example") | not))
         | [(.manifest_path | rtrimstr("/Cargo.toml")), .target.kind[0], .target.name, .executable] | @tsv' \
         "$target/tests.json" >"$target/tests.tsv"
     echo "$(wc -l <"$target/tests.tsv") test programs"
@@ -119,12 +114,12 @@ verifiers() {
     PASSES_AXUM=$(awk -F '\t' '$1 ~ "/clients/passes/axum$" { print $4 }' "$target/tests.tsv") clients/passes/run go python node axum
 }
 
-# The tests inside the crates, and those of the examples in their documentation.
+# The tests inside the crates, and their documentation with its examples.
 unit_tests() {
     local failed=0
     tests_of '$1 !~ "/(tests|tests/simulations|loadgen|clients/passes/axum)$"' || failed=1
-    printf '\nexamples in the documentation\n'
-    cargo test "${tested[@]}" --doc || failed=1
+    printf '\nthe documentation, and its examples\n'
+    RUSTDOC=$PWD/scripts/lib/rustdoc "${linted[@]}" cargo test "${tested[@]}" --doc || failed=1
     return "$failed"
 }
 

@@ -5,20 +5,33 @@
 # suite ends, so outputs never mix. Every suite runs, even if an earlier one failed. A suite that runs longer than
 # `suite_limit` seconds is ended and fails, and so does not hide the results of the others.
 #
-# Suites of the lane `compute` run at a low priority: they use the processor time that the other suites, which
-# mostly wait for servers and clocks, leave over. So the suites that measure time get a processor when they need one.
+# Suites that measure time must get a processor when they need one. `nice` does not give it to them: Linux weighs priorities
+# within a session only, and a browser opens sessions of its own. So lanes that only compute are idle processes
+# (`idle_lanes`), and lanes with browsers and many servers begin when the lanes that measure time have ended (`lane_after`).
 
 suite_names=() suite_lanes=() suite_commands=()
+# The lanes whose processes run while no other wants a processor.
+idle_lanes=' '
+# A lane, and the lanes that must have ended before it begins.
+declare -A lane_after=()
 # The suites that run: process id to index, and to the value of SECONDS at the start.
 declare -A suites_running=() suites_since=()
-# Four times what the longest suite takes on two idle cores.
-suite_limit=1500
+# Twice what the longest suite takes beside all others on two cores.
+suite_limit=2400
 
 # suite LANE NAME COMMAND...: adds a suite.
 suite() {
     suite_lanes+=("$1") suite_names+=("$2")
     shift 2
     suite_commands+=("$(printf '%q ' "$@")")
+}
+
+# lane_is_idle LANE: its processes run while no other wants a processor.
+lane_is_idle() { idle_lanes+="$1 "; }
+
+# lane_begins_after LANE LANE...: the first lane begins when the others have ended.
+lane_begins_after() {
+    lane_after[$1]=${*:2}
 }
 
 # start_suite INDEX: starts the suite in its own process group, so that stop_suites also ends the servers that it started.
@@ -28,8 +41,10 @@ start_suite() {
     (
         trap - EXIT INT TERM
         set +em
-        # Who already runs at a lower priority may not raise it, and stays there.
-        [ "${suite_lanes[$1]}" != compute ] || renice --priority 10 --pid "$BASHPID" >/dev/null 2>&1 || true
+        if [[ $idle_lanes == *" ${suite_lanes[$1]} "* ]]; then
+            # Who may not become idle becomes as nice as possible.
+            chrt --idle --pid 0 "$BASHPID" 2>/dev/null || renice --priority 19 --pid "$BASHPID" >/dev/null 2>&1 || true
+        fi
         SECONDS=0
         (set -e; eval "${suite_commands[$1]}")
         status=$?
@@ -43,7 +58,7 @@ start_suite() {
     printf '    %s: started\n' "${suite_names[$1]}"
 }
 
-# start_next LANE: starts the lane's next suite, if there is one.
+# start_next LANE: starts the lane's next suite, if there is one. Fails if there is none.
 start_next() {
     local i
     for i in "${!suite_names[@]}"; do
@@ -52,6 +67,19 @@ start_next() {
             start_suite "$i"
             return
         fi
+    done
+    return 1
+}
+
+# start_lanes: starts the lanes that have not begun and wait for none.
+start_lanes() {
+    local lane before
+    for lane in "${!lanes_waiting[@]}"; do
+        for before in ${lane_after[$lane]-}; do
+            [ -n "${lanes_ended[$before]-}" ] || continue 2
+        done
+        unset "lanes_waiting[$lane]"
+        start_next "$lane" || true
     done
 }
 
@@ -74,10 +102,18 @@ end_suite() {
 run_suites() {
     suite_logs=$1
     suites_failed=() suite_started=()
-    local lane ended status index
+    declare -gA lanes_waiting=() lanes_ended=()
+    local lane before ended status index
     rm -rf "$suite_logs"
     mkdir -p "$suite_logs"
-    while read -r lane; do start_next "$lane"; done < <(printf '%s\n' "${suite_lanes[@]}" | sort -u)
+    for lane in "${suite_lanes[@]}"; do lanes_waiting[$lane]=yes; done
+    for lane in "${!lane_after[@]}"; do
+        for before in ${lane_after[$lane]}; do
+            # A lane without suites has ended.
+            [ -n "${lanes_waiting[$before]-}" ] || lanes_ended[$before]=yes
+        done
+    done
+    start_lanes
     local tick=
     while ((${#suites_running[@]})); do
         [ -n "$tick" ] || { sleep 5 & tick=$!; }
@@ -91,15 +127,18 @@ run_suites() {
         index=${suites_running[$ended]}
         unset "suites_running[$ended]"
         end_suite "$index" "$status"
-        start_next "${suite_lanes[$index]}"
+        if ! start_next "${suite_lanes[$index]}"; then
+            lanes_ended[${suite_lanes[$index]}]=yes
+            start_lanes
+        fi
     done
     [ -z "$tick" ] || kill "$tick" 2>/dev/null || true
+    ((${#lanes_waiting[@]} == 0)) || die "these lanes wait for each other: ${!lanes_waiting[*]}"
     ((${#suites_failed[@]} == 0)) || {
         printf '\n%sfailed: %s%s\n' "$red" "$(printf '%s, ' "${suites_failed[@]}" | sed 's/, $//')" "$plain"
         return 1
     }
 }
-
 # end_late_suites: ends, by process group, what runs for longer than the limit. run_suites then sees that it failed.
 end_late_suites() {
     local pid

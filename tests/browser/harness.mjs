@@ -74,7 +74,7 @@ export async function context(t, options = {}) {
   t.after(async () => {
     const { faults } = made;
     if (t.passed === false) {
-      for (const [i, page] of made.pages().entries()) await shot(page, `FAILED ${t.name} ${i}`).catch(() => {});
+      for (const [i, page] of made.pages().entries()) await picture(page, `FAILED ${t.name} ${i}`).catch(() => {});
     }
     await made.close();
     if (faults.length && t.passed !== false) throw new Error(`a page of this test\n${faults.join("\n")}`);
@@ -89,8 +89,13 @@ export async function page(t, url, options = {}) {
   return opened;
 }
 
-/// Saves a screenshot under target/browser.
+/// Saves a screenshot under target/browser for somebody who wants to see the page: only with WEIR_SCREENSHOTS=1. No test judges by it, and
+/// on a busy machine a browser may take longer for a picture than a test waits.
 export async function shot(page, name) {
+  if (process.env.WEIR_SCREENSHOTS) await picture(page, name);
+}
+
+async function picture(page, name) {
   mkdirSync(OUT, { recursive: true });
   await page.screenshot({ path: join(OUT, `${name.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 100)}.png`), fullPage: true });
 }

@@ -9,18 +9,22 @@ use std::{
 };
 
 use store::{
-    Embedded, Store,
+    Embedded, JournalError, Store,
     redis::{
         Durability, Redis,
         address::{Address, Library, Settings, Topology},
     },
 };
 use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     acl,
     redis::{Cluster, Reply, Standalone},
 };
+
+/// How long a directory may be in use after the last store object over it ended.
+const FREE_WITHIN: Duration = Duration::from_secs(30);
 
 /// A back end.
 pub(crate) trait Backend: Send + 'static {
@@ -42,8 +46,18 @@ impl Files {
 impl Backend for Files {
     type Store = Embedded;
 
+    /// Waits for the directory to be free: a process that another test starts has copies of this process's locks until it runs its own
+    /// program.
     async fn open(&self) -> Arc<Embedded> {
-        Arc::new(Embedded::open(self.0.path()).expect("the directory is free"))
+        let until = Instant::now() + FREE_WITHIN;
+        loop {
+            match Embedded::open(self.0.path()) {
+                Err(JournalError::InUse { .. }) if Instant::now() < until => {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                opened => return Arc::new(opened.expect("the directory is free")),
+            }
+        }
     }
 }
 
