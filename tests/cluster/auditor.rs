@@ -7,6 +7,7 @@
 mod draw;
 mod ending;
 mod excuses;
+mod ranks;
 mod tickets;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -35,6 +36,8 @@ pub(crate) enum Promise {
     TooEarly,
     /// Somebody entered while as many people as may were inside.
     TooManyInside,
+    /// A holder was told a rank that leaves out people who wait in front.
+    RankTooLow,
     /// Somebody entered long before a person who joined earlier and polled all the time.
     OutOfOrder,
     /// A holder who polled lost the place.
@@ -229,6 +232,10 @@ judged! {
     half_moved_places = "places while the slot was half moved";
     /// Of those, while a demoted primary was up that refused writes.
     demoted_places = "places at a demoted primary";
+    /// Ranks of which it is known how many people wait in front at least.
+    ranks = "ranks";
+    /// Of those, ranks of people whose place was drawn.
+    drawn_ranks = "ranks after a draw";
     /// Passes that were asked for again.
     passes = "passes repeated";
     /// Entries while the people inside are limited.
@@ -592,7 +599,7 @@ impl Auditor {
             seen.polls.clear();
         }
         match answer {
-            Ok(Reply::Waiting { polling_period_ms, .. }) => {
+            Ok(Reply::Waiting { polling_period_ms, rank, .. }) => {
                 let during = |times: &[(u64, u64)]| {
                     u64::from(!is_join && times.iter().any(|&(from, until)| from <= asked && now <= until))
                 };
@@ -620,6 +627,7 @@ impl Auditor {
                     let told = self.users[user].told.clone();
                     self.pass_lost((now, at), user, &told, &pass, "the holder waits again");
                 }
+                self.check_rank(call, *rank);
             }
             Ok(Reply::Entered { pass, .. }) => {
                 let before = seen.pass;

@@ -143,12 +143,13 @@ fn lists_of_mended_faults_hold() {
 
 /// What a hundred runs judge at least: about half of what those do of which the fewest are judged. The numbers differ by what the
 /// runs do.
-const FLOORS: [(&str, u64); 9] = [
+const FLOORS: [(&str, u64); 10] = [
     ("windows", 4_500),
     ("windows without a fault", 1_400),
     ("pairs in order", 25_000),
     ("minutes of slots", 29),
     ("places followed", 50_000),
+    ("ranks", 7_000),
     ("passes repeated", 7_000),
     ("tickets tried after leaving", 47),
     ("states in Redis", 10_000),
@@ -251,8 +252,12 @@ fn every_promise_holds_when_slots_and_primaries_move() {
 }
 
 /// What a hundred runs with a draw judge at least. Most of a run is over when people enter.
-const FLOORS_OF_DRAWS: [(&str, u64); 3] =
-    [("openings", 50), ("numbers of a draw", 100_000), ("pairs in the order of a draw", 37_000)];
+const FLOORS_OF_DRAWS: [(&str, u64); 4] = [
+    ("openings", 50),
+    ("numbers of a draw", 100_000),
+    ("pairs in the order of a draw", 37_000),
+    ("ranks after a draw", 8_000),
+];
 
 /// The same, while an event draws the order: the list is frozen when it begins, and the line is dealt anew.
 #[test]
