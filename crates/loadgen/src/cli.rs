@@ -4,7 +4,13 @@
 //! and the same exit code. Any other exit code is that of the
 //! verdict ([`crate::exit::TABLE`]).
 
-use std::{ffi::OsString, io::Write as _, net::IpAddr, path::PathBuf, process::ExitCode};
+use std::{
+    ffi::OsString,
+    io::Write as _,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
@@ -16,8 +22,10 @@ use crate::{
     gather::Gathered,
     html, identity, profile,
     report::{Plan, Report},
+    rules,
     run::{self, Interrupted, Setup},
     sale,
+    same_file::FileId,
     slo::Slo,
     summary,
     target::{self, Resolved, Way},
@@ -188,6 +196,30 @@ struct Out {
 }
 
 impl Out {
+    /// Fails before the run if a report cannot be written, or if it would replace the other one or something that the command reads.
+    /// `inputs` has what to call each of those, and its path.
+    fn check(&self, inputs: &[(String, &Path)]) -> Result<()> {
+        let known = inputs.iter().filter_map(|(name, path)| Some((FileId::at(path)?, name.clone())));
+        let mut taken: Vec<(FileId, String)> = known.collect();
+        let json = self.json.as_deref().filter(|path| path.as_os_str() != file::STANDARD_OUTPUT);
+        for (option, path) in [("--json", json), ("--html", self.html.as_deref())] {
+            let Some(path) = path else { continue };
+            let name = path.display();
+            let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+            let metadata = opened.and_then(|file| file.metadata()).with_context(|| name.to_string())?;
+            // Nothing is replaced in a device or a pipe, such as /dev/null.
+            if !metadata.is_file() {
+                continue;
+            }
+            let id = FileId::from(&metadata);
+            if let Some((_, other)) = taken.iter().find(|(known, _)| *known == id) {
+                bail!("{option} {name}: would replace {other}; name another file");
+            }
+            taken.push((id, format!("{option} {name}")));
+        }
+        Ok(())
+    }
+
     /// Prints what people read: on standard error if the JSON takes standard output.
     fn say(&self, text: &str) -> Result<()> {
         if self.json.as_ref().is_some_and(|path| path.as_os_str() == file::STANDARD_OUTPUT) {
@@ -226,6 +258,17 @@ fn start_at(text: &str) -> Result<u64, String> {
     let time = text.parse::<jiff::Timestamp>().ok();
     time.and_then(|time| u64::try_from(time.as_millisecond()).ok())
         .ok_or_else(|| "write it like 2026-05-01T19:00:00+09:00, or as seconds of the Unix clock".to_owned())
+}
+
+/// Fails if the start is over at `now_ms`. Both are milliseconds of the Unix clock.
+fn ahead(start_ms: u64, now_ms: u64) -> Result<(), String> {
+    if start_ms > now_ms {
+        return Ok(());
+    }
+    let [start, now] = [start_ms, now_ms].map(clock::instant);
+    Err(format!(
+        "--start-at {start}: is in the past; it is {now} now. Give a time at which all machines are ready"
+    ))
 }
 
 /// Runs the command.
@@ -297,11 +340,10 @@ fn execute(command: Command) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Merge(merge) => {
-            let runs = merge
-                .files
-                .iter()
-                .map(|path| Ok((path.display().to_string(), file::read(path)?)))
-                .collect::<Result<_>>()?;
+            let runs = file::read_all(&merge.files)?;
+            let named = |path: &PathBuf| format!("{}, which is to be merged", path.display());
+            let inputs: Vec<_> = merge.files.iter().map(|path| (named(path), path.as_path())).collect();
+            merge.out.check(&inputs)?;
             let (plan, gathered) = file::merge(runs)?;
             conclude(&gathered.report(plan, &merge.out.slo), &gathered, &merge.out)
         }
@@ -315,6 +357,8 @@ struct Prepared {
     url: String,
     setup: Setup,
     admit_per_minute: Option<u32>,
+    /// How many people may be inside, by the published rule.
+    inside_at_most: Option<u32>,
     sub_windows: u32,
     idle_s: u32,
     out: Out,
@@ -324,6 +368,9 @@ impl Prepared {
     /// Checks the command line, and that what it names is there.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn new(run: Run) -> Result<Self> {
+        if let Some(start_ms) = run.start_at {
+            ahead(start_ms, clock::unix_ms()).map_err(anyhow::Error::msg)?;
+        }
         let mut profile = profile::load(&run.profile)?;
         if let Some(users) = run.users {
             profile.users = users;
@@ -339,11 +386,12 @@ impl Prepared {
         profile.repeat = run.repeat.unwrap_or(profile.repeat);
         profile.stream_share = run.stream_share.unwrap_or(profile.stream_share);
         profile.check().map_err(|(field, why)| anyhow!("{field}: {why}"))?;
-        for path in [&run.out.json, &run.out.html].into_iter().flatten() {
-            if path.as_os_str() != file::STANDARD_OUTPUT {
-                writable(path)?;
-            }
+        let mut inputs = Vec::new();
+        if profile::builtin().iter().all(|builtin| builtin.name != run.profile) {
+            inputs.push((format!("--profile {}", run.profile), Path::new(&run.profile)));
         }
+        inputs.extend(run.way.ca.as_deref().map(|path| (format!("--ca {}", path.display()), path)));
+        run.out.check(&inputs)?;
 
         let target = target::parse(&run.target, &run.way.read()?)?;
         if target.tls.as_ref().is_some_and(|tls| tls.trust == Trust::Anybody) {
@@ -379,6 +427,7 @@ impl Prepared {
             url: run.target,
             setup,
             admit_per_minute: run.admit_per_minute,
+            inside_at_most: None,
             sub_windows: run.sub_windows,
             idle_s: run.idle_timeout,
             out: run.out,
@@ -403,6 +452,7 @@ impl Prepared {
             admit_per_minute: self.admit_per_minute,
             sub_windows: self.sub_windows,
             idle_s: self.idle_s,
+            inside_at_most: self.inside_at_most,
             opening: setup.opening,
         };
         Ok((gathered.report(plan, &self.out.slo), gathered))
@@ -410,6 +460,14 @@ impl Prepared {
 
     async fn check_target(&self) -> Result<(), target::TargetError> {
         identity::check(&self.url, &self.setup).await
+    }
+
+    /// Reads in the published rule what is to be known of the time of the run.
+    async fn read_rule(&mut self) {
+        let Some(rule) = rules::of(&self.setup).await else { return };
+        let from_ms = self.setup.start_unix_ms.unwrap_or_else(clock::unix_ms);
+        let to_ms = from_ms.saturating_add(self.setup.profile.lasts_ms().into());
+        self.inside_at_most = rule.inside_at_most(clock::instant(from_ms), clock::instant(to_ms));
     }
 
     /// Places the run before the event that is ahead, if its profile has a pre-queue. Says when it begins.
@@ -432,6 +490,7 @@ fn rehearse(run: Run) -> Result<ExitCode> {
     let (report, gathered) = runtime()?.block_on(async {
         prepared.check_target().await?;
         prepared.await_sale().await?;
+        prepared.read_rule().await;
         let opens_ms = prepared.setup.opening.as_ref().map_or(0, |opening| opening.at_ms);
         if let Some(warning) = too_short(prepared.setup.profile.lasts_ms(), opens_ms) {
             writeln!(std::io::stderr().lock(), "loadgen: {warning}")?;
@@ -457,7 +516,7 @@ fn search(find: Find) -> Result<ExitCode> {
     if find.run.start_at.is_some() {
         bail!("--start-at: a search makes several rehearsals");
     }
-    let prepared = Prepared::new(find.run)?;
+    let mut prepared = Prepared::new(find.run)?;
     if prepared.setup.profile.prequeue_s.is_some() {
         bail!(
             "--profile {}: a search makes several rehearsals, and an event begins once",
@@ -470,6 +529,7 @@ fn search(find: Find) -> Result<ExitCode> {
     }
     let (best, said) = runtime()?.block_on(async {
         prepared.check_target().await?;
+        prepared.read_rule().await;
         find::search((find.from, most), prepared.idle_s, async |users| prepared.rehearse(users).await).await
     })?;
     let written =
@@ -478,12 +538,6 @@ fn search(find: Find) -> Result<ExitCode> {
     prepared.out.say(&said)?;
     written?;
     Ok(best.map_or(Exit::Bad, |(report, _)| conclusion::of(&report).exit).into())
-}
-
-/// Fails before the run if a report cannot be written.
-fn writable(path: &std::path::Path) -> Result<()> {
-    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    opened.map(drop).with_context(|| path.display().to_string())
 }
 
 fn conclude(report: &Report, gathered: &Gathered, out: &Out) -> Result<ExitCode> {
@@ -521,6 +575,21 @@ mod tests {
         for profile in profile::builtin() {
             assert_eq!(too_short(profile.lasts_ms(), 0), None, "{}", profile.name);
         }
+    }
+
+    #[test]
+    fn a_start_in_the_past_is_refused_with_the_time_now() {
+        let now_ms = 1_700_000_000_500;
+        assert_eq!(ahead(now_ms + 1, now_ms), Ok(()));
+        for start_ms in [now_ms, 0] {
+            let said = ahead(start_ms, now_ms).expect_err("refused");
+            assert!(said.contains("is in the past; it is 2023-11-14T22:13:20.5Z now"), "{said}");
+        }
+        assert!(
+            ahead(1_600_000_000_000, now_ms)
+                .expect_err("refused")
+                .starts_with("--start-at 2020-09-13T12:26:40Z:")
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 /// The current time, milliseconds of the Unix clock.
@@ -13,6 +14,12 @@ use tokio::time::Instant;
 pub fn unix_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A time of the Unix clock in milliseconds, to show and to compare.
+#[must_use]
+pub(crate) fn instant(unix_ms: u64) -> Timestamp {
+    i64::try_from(unix_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok()).unwrap_or(Timestamp::MAX)
 }
 
 /// How often both clocks are read.

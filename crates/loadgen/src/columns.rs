@@ -15,7 +15,7 @@ pub struct Columns {
     pub worker: Vec<u16>,
     /// The user's number in its worker.
     pub user: Vec<u32>,
-    /// The end: 0 entered, 1 left, 2 gone, 3 waiting, 4 outside.
+    /// The end: 0 entered, 1 left, 2 gone, 3 waiting, 4 outside, 5 no place.
     pub end: Vec<u8>,
     /// The time of the end.
     pub ended_ms: Vec<u32>,
@@ -102,6 +102,7 @@ impl Columns {
             End::Gone => 2,
             End::Waiting => 3,
             End::Outside => 4,
+            End::NoPlace => 5,
         });
         self.ended_ms.push(story.ended_ms);
         let took = |call: Call| i64::from(call.heard_ms.saturating_sub(call.sent_ms));
@@ -209,6 +210,7 @@ impl Columns {
                 2 => End::Gone,
                 3 => End::Waiting,
                 4 => End::Outside,
+                5 => End::NoPlace,
                 _ => return None,
             },
             ended_ms: *self.ended_ms.get(row)?,
@@ -242,7 +244,7 @@ mod tests {
             ended_ms: 6000,
         };
         let bare = Story { ended_ms: 1, ..Story::new((0, 0)) };
-        for end in [End::Left, End::Gone, End::Waiting] {
+        for end in [End::Left, End::Gone, End::Waiting, End::NoPlace] {
             let stories = [full.clone(), bare.clone(), Story { end, ..full.clone() }];
             let json = serde_json::to_string(&Columns::of(&stories)).expect("columns");
             let columns: Columns = serde_json::from_str(&json).expect("columns");

@@ -10,6 +10,7 @@ use crate::{
     exit::Exit,
     format::seconds,
     report::{Bottleneck, Check, GENERATOR, Judgement, Report},
+    verdict::NO_PLACES,
 };
 
 /// The conclusion.
@@ -133,6 +134,9 @@ fn open(report: &Report, counts: &Counts) -> Bilingual {
             "계획한 {planned} 중 {lasted} 만에 중단된 실행이라 판정하지 않습니다."
         );
     }
+    if report.gave_no_places {
+        return NO_PLACES;
+    }
     let (open, open_ko) = (counted(counts.open, "check"), counts.open);
     bilingual!(
         "There is no verdict: the run did not show enough to judge {open}.",
@@ -147,6 +151,11 @@ fn remarks(report: &Report, counts: &Counts, outcome: Judgement) -> Vec<Bilingua
         remarks.push(bilingual!(
             "{open} could not be judged; the table gives the reason.",
             "{open_ko}개 항목은 판정하지 못했습니다. 이유는 아래 표에 있습니다."
+        ));
+    } else if outcome == Judgement::Open && report.gave_no_places {
+        remarks.push(Bilingual::fixed(
+            "So nothing is known of the waiting room. Open the zone, or let more people wait (max_waiting), and rehearse again.",
+            "따라서 대기실에 대해서는 알 수 있는 것이 없습니다. 구역을 열거나 더 많은 사람이 기다릴 수 있게 하고(max_waiting) 다시 실행해 주세요.",
         ));
     } else if outcome == Judgement::Open {
         remarks.push(Bilingual::fixed(
@@ -210,6 +219,20 @@ mod tests {
         assert_eq!(concluded(&[("eta", Good)], false), (Open, Exit::Open), "a measurement proves nothing");
         assert_eq!(concluded(&[], false), (Open, Exit::Open));
         assert_eq!(concluded(&[("order", Good), (GENERATOR, Bad)], true), (Bad, Exit::Failed));
+    }
+
+    #[test]
+    fn a_zone_that_gave_no_places_is_neither_good_nor_bad() {
+        let mut report = crate::html::tests::report("x", 10);
+        report.checks = vec![Check { name: "order".to_owned(), ..Check::default() }];
+        (report.gave_no_places, report.interrupted) = (true, false);
+        let Conclusion { outcome, exit, headline, remarks } = of(&report);
+        assert_eq!((outcome, exit, headline), (Judgement::Open, Exit::Open, NO_PLACES));
+        assert!(
+            remarks[0].en.contains("Open the zone") && remarks[0].ko.contains("max_waiting"),
+            "{remarks:?}"
+        );
+        assert!(!remarks.iter().any(|remark| remark.en.contains("Nothing bad was seen")), "{remarks:?}");
     }
 
     #[test]

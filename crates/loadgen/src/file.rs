@@ -10,13 +10,15 @@
 //! file contains all data that its report was computed from, so the merged report of several machines is exact.
 
 use std::{
+    collections::HashMap,
     fs::File,
-    io::{BufReader, BufWriter, Write as _},
-    path::Path,
+    io::{BufWriter, Write as _},
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     columns::Columns,
@@ -25,6 +27,7 @@ use crate::{
     gather::{Gathered, add},
     paper::Paper,
     report::{GENERATOR, Plan, Report, SCHEMA},
+    same_file::FileId,
 };
 
 /// The largest distance between the starts of machines that rehearsed together, milliseconds.
@@ -78,9 +81,39 @@ pub fn write(path: &Path, report: &Report, gathered: &Gathered) -> Result<()> {
 /// # Errors
 /// If the file cannot be read or holds no run.
 pub fn read(path: &Path) -> Result<Run> {
-    let name = path.display();
-    let file = File::open(path).with_context(|| name.to_string())?;
-    let run: Run = serde_json::from_reader(BufReader::new(file))
+    let name = path.display().to_string();
+    let bytes = std::fs::read(path).with_context(|| name.clone())?;
+    parse(&name, &bytes)
+}
+
+/// Reads the runs of several machines, each file once.
+///
+/// # Errors
+/// As [`read`], or if a run is there twice: the same file, or the same content under another name. Its users would count twice.
+pub fn read_all(paths: &[PathBuf]) -> Result<Vec<(String, Run)>> {
+    let (mut files, mut contents) = (HashMap::new(), HashMap::new());
+    let mut runs = Vec::with_capacity(paths.len());
+    for path in paths {
+        let name = path.display().to_string();
+        if let Some(first) = FileId::at(path).and_then(|id| files.insert(id, name.clone())) {
+            bail!("{name}: is the same file as {first}; give the run of each machine once");
+        }
+        let bytes = std::fs::read(path).with_context(|| name.clone())?;
+        if let Some(first) = contents.insert(Sha256::digest(&bytes), name.clone()) {
+            bail!("{name}: has the same content as {first}; give the run of each machine once");
+        }
+        let run = parse(&name, &bytes)?;
+        runs.push((name, run));
+    }
+    Ok(runs)
+}
+
+/// Reads a run from the content of the file `name`.
+///
+/// # Errors
+/// If it holds no run.
+fn parse(name: &str, bytes: &[u8]) -> Result<Run> {
+    let run: Run = serde_json::from_slice(bytes)
         .map_err(|error| anyhow::anyhow!("{name}: not the JSON of a run: {error}"))?;
     ensure!(run.report.schema == SCHEMA, "{name}: schema {} is not {SCHEMA}", run.report.schema);
     Ok(run)
@@ -116,6 +149,7 @@ pub fn merge(runs: Vec<(String, Run)>) -> Result<(Plan, Gathered)> {
                 plan.planned_ms = plan.planned_ms.max(report.plan.planned_ms);
                 plan.opening = plan.opening.take().or_else(|| report.plan.opening.clone());
                 plan.admit_per_minute = plan.admit_per_minute.or(report.plan.admit_per_minute);
+                plan.inside_at_most = plan.inside_at_most.or(report.plan.inside_at_most);
             }
         }
         let damaged = || format!("{name}: damaged histogram");
@@ -147,4 +181,43 @@ pub fn merge(runs: Vec<(String, Run)>) -> Result<(Plan, Gathered)> {
     }
     let plan = plan.context("no run to merge")?;
     Ok((plan, all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(inside_at_most: Option<u32>) -> Run {
+        let report = crate::html::tests::report("", 0);
+        let plan = Plan { inside_at_most, ..report.plan.clone() };
+        let (second_latencies, stories, papers) = Default::default();
+        Run {
+            verdict: Verdict::default(),
+            report: Report { plan, ..report },
+            second_latencies,
+            stories,
+            papers,
+        }
+    }
+
+    /// The machines asked the same zone. A machine that could not read its rule knows nothing of it.
+    #[test]
+    fn the_limit_of_people_inside_is_that_of_any_machine() {
+        let merged = |limits: &[Option<u32>]| {
+            let runs = limits.iter().map(|&limit| ("a run".to_owned(), run(limit))).collect();
+            merge(runs).expect("merged").0.inside_at_most
+        };
+        assert_eq!(merged(&[None, Some(50)]), Some(50));
+        assert_eq!(merged(&[Some(50), None]), Some(50));
+        assert_eq!(merged(&[None, None]), None);
+    }
+
+    #[test]
+    fn a_file_from_before_the_limit_of_people_inside_is_read() {
+        let mut json = serde_json::to_value(run(None)).expect("JSON");
+        assert!(json["report"]["plan"].get("inside_at_most").is_none());
+        json["report"].as_object_mut().expect("an object").remove("gave_no_places");
+        let read = parse("old.json", json.to_string().as_bytes()).expect("read");
+        assert!(!read.report.gave_no_places && read.report.plan.inside_at_most.is_none());
+    }
 }

@@ -13,6 +13,7 @@ use crate::{
     progress::Progress,
     report::{Check, Judgement, Report},
     run::{Interrupted, Interrupts},
+    verdict::NO_PLACES,
 };
 
 /// The search ends when the load that gave way is at most this much larger than the one that held: a tenth.
@@ -53,11 +54,11 @@ impl Search {
 
 /// Whether a rehearsal showed that the load holds, and what gave way if not.
 fn what_gave_way(report: &Report) -> Option<String> {
-    // A small load leaves some checks open, because nobody has to wait; an objective must be shown.
+    // A small load leaves some checks open, because nobody has to wait. An objective must be shown, and each user must get a place.
     let is_missed = |check: &&Check| match check.judgement {
         Judgement::Good => false,
         Judgement::Bad => true,
-        Judgement::Open => check.is_objective(),
+        Judgement::Open => check.is_objective() || check.count > 0,
     };
     let missed = report.checks.iter().find(is_missed);
     let missed = missed.map(|Check { name, note, .. }| format!("{name}: {note}"));
@@ -109,6 +110,9 @@ pub(crate) async fn search(
                 Interrupted(format!("the search was stopped; it had tried:\n{}", lines.join("\n"))).into()
             );
         }
+        if report.gave_no_places {
+            bail!("the rehearsal with {}: {}", counted(users), NO_PLACES.en);
+        }
         let gave_way = what_gave_way(&report);
         lines.push(format!(
             "{:>10}  {:>8}  {:>10}  {}",
@@ -128,15 +132,19 @@ pub(crate) async fn search(
 }
 
 fn conclusion(search: &Search, limit: Option<&str>) -> String {
-    let users = |users: u32| format!("{} user{}", grouped(users.into()), if users == 1 { "" } else { "s" });
     match (search.held, search.gave_way.zip(limit)) {
         (Some(held), Some((at, what))) => {
-            format!("the largest load found: {}; with {} gave way: {what}", users(held), users(at))
+            format!("the largest load found: {}; with {} gave way: {what}", counted(held), counted(at))
         }
-        (Some(held), None) => format!("nothing gave way up to {}", users(held)),
-        (None, Some((at, what))) => format!("no load holds: with {} gave way: {what}", users(at)),
+        (Some(held), None) => format!("nothing gave way up to {}", counted(held)),
+        (None, Some((at, what))) => format!("no load holds: with {} gave way: {what}", counted(at)),
         (None, None) => "nothing was tried".to_owned(),
     }
+}
+
+/// Such as `1 user` and `2,000 users`.
+fn counted(users: u32) -> String {
+    format!("{} user{}", grouped(users.into()), if users == 1 { "" } else { "s" })
 }
 
 /// Waits until the room has forgotten the last users.
@@ -153,7 +161,10 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::report::{Bottleneck, Plan};
+    use crate::{
+        report::{Bottleneck, Plan},
+        story::{Call, End, Story},
+    };
 
     /// All loads up to `limit` hold. Returns the loads that were tried, and the search.
     fn tried(from: u32, to: u32, limit: u32) -> (Vec<u32>, Search) {
@@ -231,6 +242,28 @@ mod tests {
         assert!(error.contains("worker 0 died"), "{error}");
     }
 
+    /// A line that is full for some users does not carry the load. A zone without any place says nothing of loads.
+    #[tokio::test(start_paused = true)]
+    async fn a_zone_without_places_ends_the_search_and_a_full_line_gives_way() {
+        let room_for = async |users: u32, room: u32| {
+            let mut gathered = Gathered::default();
+            for number in 0..users {
+                let mut story = Story { end: End::NoPlace, ..Story::new((0, number)) };
+                if number < room {
+                    (story.end, story.arrived) = (End::Waiting, Some(Call { sent_ms: 0, heard_ms: 1 }));
+                }
+                gathered.stories.push(story);
+            }
+            Ok((gathered.report(plan(users), &[]), gathered))
+        };
+        let error = search((1, 9), 60, async |users| room_for(users, 0).await).await.expect_err("no places");
+        assert!(error.to_string().contains("with 1 user: Nothing was rehearsed"), "{error}");
+        let (best, said) =
+            search((1, 9), 60, async |users| room_for(users, 4).await).await.expect("searched");
+        assert_eq!(best.expect("found").0.plan.users, 4);
+        assert!(said.contains("with 5 users gave way: errors: Of 5 users, 1 got no place"), "{said}");
+    }
+
     fn plan(users: u32) -> Plan {
         Plan {
             target: "http://127.0.0.1".into(),
@@ -244,6 +277,7 @@ mod tests {
             admit_per_minute: None,
             sub_windows: 10,
             idle_s: 60,
+            inside_at_most: None,
             opening: None,
         }
     }

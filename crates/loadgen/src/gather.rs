@@ -141,6 +141,7 @@ impl Gathered {
             .collect();
         failures.sort_by_key(|failure| std::cmp::Reverse(failure.count));
         let (mut checks, eta) = verdict::judge(&plan, self.lasted_ms, &self.stories, &self.papers);
+        let gave_no_places = verdict::gave_no_places(&self.stories);
         let bottleneck = lag::bottleneck(&seconds);
         if bottleneck.is_some() {
             checks.iter_mut().for_each(leave_slot_use_open);
@@ -150,6 +151,7 @@ impl Gathered {
             plan,
             lasted_ms: self.lasted_ms,
             interrupted: self.interrupted,
+            gave_no_places,
             bottleneck,
             seconds,
             counters: self.counters,
@@ -161,8 +163,9 @@ impl Gathered {
             checks,
             eta,
         };
-        if let Some(errors) = report.checks.iter_mut().find(|check| check.name == "errors") {
-            name_failed_calls(errors, &report.counters, &report.failures);
+        let errors = report.checks.iter_mut().find(|check| check.name == "errors");
+        if let Some(errors) = errors.filter(|_| !gave_no_places) {
+            name_failed_calls(errors, report.all.count, &report.failures);
         }
         let slos: Vec<_> = slos.iter().map(|slo| slo.check(&report)).collect();
         report.checks.extend(slos);
@@ -180,14 +183,14 @@ impl Gathered {
     }
 }
 
-/// Users may all be answered in the end although many of their calls failed, so both are said.
-fn name_failed_calls(check: &mut Check, counters: &Counters, failures: &[Failure]) {
+/// Users may all be answered in the end although many of their calls failed, so both are said. `answered` is the number of calls that
+/// were answered.
+fn name_failed_calls(check: &mut Check, answered: u64, failures: &[Failure]) {
     let failed: u64 = failures.iter().map(|failure| failure.count).sum();
     if failed == 0 {
         return;
     }
-    let (failed, calls) =
-        (grouped(failed), grouped(counters.wait_requests_total + counters.entry_requests_total));
+    let (failed, calls) = (grouped(failed), grouped(answered + failed));
     check.note.push_str(&format!(" Of {calls} calls, {failed} failed (streams included); an objective can limit them (--slo errors=0.1%)."));
     check.note_ko.push_str(&format!(
         " 요청 {calls}건 중 {failed}건이 실패했습니다(스트림 포함). 목표로 제한할 수 있습니다(--slo errors=0.1%)."

@@ -58,9 +58,8 @@ async fn check_room(url: &str, setup: &Setup, pool: &Pool) -> Result<(), TargetE
                 return Err(TargetError::Zone { url, zone: zone.to_owned() });
             }
             Answer::Refused { status: 401, code, .. } if code == "bad_token" => return Ok(()),
-            Answer::Refused { status: 503, code, .. }
-                if ["zone_closed", "zone_full", "store_away", "busy"].contains(&code.as_str()) =>
-            {
+            answer if answer.no_place().is_some() => return Ok(()),
+            Answer::Refused { status: 503, code, .. } if ["store_away", "busy"].contains(&code.as_str()) => {
                 return Ok(());
             }
             Answer::Gone if token.is_some() => {}

@@ -34,6 +34,9 @@ pub struct Plan {
     pub sub_windows: u32,
     /// How long a user may be silent without losing the place, seconds.
     pub idle_s: u32,
+    /// How many people may be inside at once, as the zone's published rule said before the run; none if it limits nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inside_at_most: Option<u32>,
     /// The opening that the run was made for, if its profile has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opening: Option<Opening>,
@@ -180,7 +183,7 @@ pub struct Check {
     pub name: String,
     /// The result.
     pub judgement: Judgement,
-    /// Number of violations.
+    /// Number of violations. In an open check of `errors`, the number of users to whom the zone gave no place.
     pub count: u64,
     /// The measured figure, if there is one. `slot_use` is a share, 0 to 1.
     pub figure: Option<f64>,
@@ -299,6 +302,9 @@ pub struct Report {
     pub lasted_ms: u32,
     /// The run was stopped early, such as by Ctrl-C.
     pub interrupted: bool,
+    /// Nothing was rehearsed: nobody got a place or a pass, because the zone was closed or its line was full.
+    #[serde(default)]
+    pub gave_no_places: bool,
     /// Each second from the start.
     pub seconds: Vec<Second>,
     /// The counters. An `enter` event counts as a reply with `canEnter` true.

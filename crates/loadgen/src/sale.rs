@@ -4,15 +4,15 @@
 //! drawn, the published rule of the zone names the event; if no event is ahead, the rule says why. Invariant: the start of the run is chosen so that the pre-queue ends, in whole
 //! seconds from the start, when the event begins.
 
-use jiff::{Timestamp, Zoned};
-use serde::{Deserialize, de::DeserializeOwned};
+use jiff::Timestamp;
 use thiserror::Error;
 
 use crate::{
-    clock::unix_ms,
+    clock::{self, unix_ms},
     paper::Published,
     pool::{Pool, Reply},
     report::{Draw, Opening},
+    rules::{self, Event, Rule, Rules},
     run::Setup,
     wire::{self, Answer},
 };
@@ -75,42 +75,6 @@ pub(crate) enum SaleError {
     Call { zone: String, why: String },
 }
 
-#[derive(Deserialize)]
-struct Rules {
-    rule: Rule,
-}
-
-#[derive(Deserialize)]
-struct Rule {
-    #[serde(default)]
-    mode: String,
-    #[serde(default)]
-    events: Vec<Event>,
-}
-
-#[derive(Deserialize)]
-struct Event {
-    id: String,
-    order: String,
-    #[serde(default)]
-    begins: String,
-    #[serde(default)]
-    ends: String,
-}
-
-impl Event {
-    /// Whether it runs at `now`. False if its instants are not understood here.
-    fn runs(&self, now: Timestamp) -> bool {
-        let [begins, ends] = [&self.begins, &self.ends].map(|text| read_instant(text));
-        begins.zip(ends).is_some_and(|(begins, ends)| begins <= now && now < ends)
-    }
-}
-
-/// An instant as operators write it: with `Z` or an offset, or with a time zone.
-fn read_instant(text: &str) -> Option<Timestamp> {
-    text.parse().ok().or_else(|| Some(text.parse::<Zoned>().ok()?.timestamp()))
-}
-
 /// Asks the zone when it opens.
 ///
 /// # Errors
@@ -123,12 +87,13 @@ pub(crate) async fn find(setup: &Setup) -> Result<Ahead, SaleError> {
     let sent_ms = unix_ms();
     let reply = post(setup, &pool, wire::WAIT, None).await.map_err(failed)?;
     let heard_ms = unix_ms();
-    let (token, waiting) = match wire::read(reply.status, reply.retry_after.as_deref(), &reply.body) {
+    let answer = wire::read(reply.status, reply.retry_after.as_deref(), &reply.body);
+    if let Some(code) = answer.no_place() {
+        return Err(no_places(setup, code.to_owned(), rules::read(setup, &pool).await));
+    }
+    let (token, waiting) = match answer {
         Answer::NotYet { token, waiting } => (Some(token), Some(waiting)),
         Answer::Enter { token, .. } => (token, None),
-        Answer::Refused { status: 503, code, .. } if code == "zone_closed" || code == "zone_full" => {
-            return Err(no_places(setup, code, rule(setup, &pool).await));
-        }
         Answer::Refused { status, code, .. } => return Err(failed(format!("it answered {status} {code}"))),
         Answer::Gone => return Err(failed("it answered 410".to_owned())),
         Answer::Invalid(why) => return Err(failed(why)),
@@ -138,7 +103,7 @@ pub(crate) async fn find(setup: &Setup) -> Result<Ahead, SaleError> {
         post(setup, &pool, wire::LEAVE, Some(token)).await.map_err(failed)?;
     }
     let Some((waiting, in_ms)) = waiting.and_then(|waiting| Some((waiting, waiting.opens_in_ms?))) else {
-        return Err(none_ahead(setup, rule(setup, &pool).await));
+        return Err(none_ahead(setup, rules::read(setup, &pool).await));
     };
     // The server counted from an instant between the call and its reply.
     let opens_unix_ms = sent_ms.midpoint(heard_ms) + u64::from(in_ms);
@@ -147,11 +112,6 @@ pub(crate) async fn find(setup: &Setup) -> Result<Ahead, SaleError> {
         false => None,
     };
     Ok(Ahead { opens_unix_ms, draw })
-}
-
-/// The published rule of the zone. `None` without one: what it does not say is no reason to end in another way.
-async fn rule(setup: &Setup, pool: &Pool) -> Option<Rule> {
-    Some(get::<Rules>(setup, pool, &wire::rules(&setup.zone)).await.ok()?.rule)
 }
 
 /// The error that an operator's mode stops the events, if it does.
@@ -180,7 +140,7 @@ fn none_ahead(setup: &Setup, rule: Option<Rule>) -> SaleError {
         return stopped;
     }
     let events = rule.map_or_else(Vec::new, |rule| rule.events);
-    match events.into_iter().find(|event| event.runs(from)) {
+    match events.into_iter().find(|event| event.runs(from, from)) {
         Some(Event { id: event, begins: began, ends: until, .. }) => SaleError::Runs(format!(
             "--profile {profile}: the event {event} of zone {zone} began at {began} and runs until {until}, so its pre-queue is over. Rehearse \
              another one that begins later, behind its end or in its place: weir zones set {zone} event.{event}= \
@@ -191,7 +151,7 @@ fn none_ahead(setup: &Setup, rule: Option<Rule>) -> SaleError {
 }
 
 fn instant(unix_s: u64) -> Timestamp {
-    i64::try_from(unix_s).ok().and_then(|s| Timestamp::from_second(s).ok()).unwrap_or(Timestamp::UNIX_EPOCH)
+    clock::instant(unix_s.saturating_mul(1_000))
 }
 
 /// The draw of the zone whose opening is nearest to this one: the clocks may differ by less than two events do.
@@ -199,11 +159,11 @@ async fn draw(setup: &Setup, pool: &Pool, opens_unix_ms: u64) -> Result<Draw, Sa
     let rules = wire::rules(&setup.zone);
     let unknown =
         |why: String| SaleError::UnknownDraw { zone: setup.zone.clone(), rules: rules.clone(), why };
-    let published: Rules = get(setup, pool, &rules).await.map_err(unknown)?;
+    let published: Rules = rules::get(setup, pool, &rules).await.map_err(unknown)?;
     let mut nearest: Option<(u64, Draw)> = None;
     for event in published.rule.events.into_iter().filter(|event| event.order.starts_with(BY_LOT)) {
         let path = wire::draw(&setup.zone, &event.id);
-        let Published { begins, opens, .. } = get(setup, pool, &path).await.map_err(unknown)?;
+        let Published { begins, opens, .. } = rules::get(setup, pool, &path).await.map_err(unknown)?;
         let apart_ms = opens.saturating_mul(1_000).abs_diff(opens_unix_ms);
         if nearest.as_ref().is_none_or(|(least_ms, _)| apart_ms < *least_ms) {
             nearest = Some((apart_ms, Draw { event: event.id, begins_unix_s: begins, opens_unix_s: opens }));
@@ -269,15 +229,6 @@ pub(crate) fn place(setup: &mut Setup, ahead: &Ahead, now_ms: u64) -> Result<Str
 
 async fn post(setup: &Setup, pool: &Pool, path: &str, token: Option<&str>) -> Result<Reply, String> {
     pool.call(setup.target.post(path, wire::body(&setup.zone, token))?, || {}).await
-}
-
-async fn get<T: DeserializeOwned>(setup: &Setup, pool: &Pool, path: &str) -> Result<T, String> {
-    let reply = pool.call(setup.target.get(path)?, || {}).await?;
-    match reply.status {
-        200 => serde_json::from_slice(&reply.body)
-            .map_err(|_| format!("{path} is not JSON of the expected form")),
-        status => Err(format!("{path} answered {status}")),
-    }
 }
 
 #[cfg(test)]

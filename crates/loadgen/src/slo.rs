@@ -267,6 +267,10 @@ impl Slo {
             ))
         };
         match self.measure {
+            _ if report.gave_no_places => Finding::Nothing(Bilingual::fixed(
+                "the zone gave no places, so nothing was rehearsed",
+                "구역이 아무에게도 자리를 주지 않아 리허설이 이루어지지 않았습니다.",
+            )),
             Measure::Percentile(part, _) if failed_share > 1.0 - part + 1e-9 => Finding::Failed(failed_share),
             Measure::Percentile(part, _) => answered.map_or_else(no_call, |answered| {
                 // The failed calls are the slowest, so the place among the answered ones is higher.
@@ -280,9 +284,10 @@ impl Slo {
                 answered.map_or_else(no_call, |answered| Finding::Figure(quantile_s(&answered, 1.0)))
             }
             Measure::Errors(_) if calls == 0 => no_call(),
-            // The failures of streams belong to no call.
+            // The failures of streams belong to no call, so each counts as one more.
             Measure::Errors(_) if self.calls == Calls::All => {
-                Finding::Figure(ratio(report.failures.iter().map(|failure| failure.count).sum(), calls))
+                let failures: u64 = report.failures.iter().map(|failure| failure.count).sum();
+                Finding::Figure(ratio(failures, latency.count + failures))
             }
             Measure::Errors(_) => Finding::Figure(failed_share),
             Measure::SlotUse(_) => {
@@ -401,6 +406,31 @@ mod tests {
         let no_entry = Report { entry: Latency::default(), ..report.clone() };
         let check = "entry:mean=1s".parse::<Slo>().expect("an objective").check(&no_entry);
         assert_eq!((check.judgement, check.figure), (Judgement::Open, None));
+    }
+
+    /// A stream may fail more often than calls are made, as each listener makes one.
+    #[test]
+    fn the_share_of_failures_is_at_most_all() {
+        let mut report = crate::html::tests::report("", 1);
+        (report.counters.wait_requests_total, report.counters.entry_requests_total) = (10, 0);
+        report.all.count = 10;
+        report.failures[0].count = 30;
+        let check = "errors=80%".parse::<Slo>().expect("an objective").check(&report);
+        assert_eq!((check.judgement, check.figure), (Judgement::Good, Some(0.75)), "{check:?}");
+    }
+
+    #[test]
+    fn a_zone_that_gave_no_places_misses_no_objective() {
+        let mut report = crate::html::tests::report("", 1);
+        report.gave_no_places = true;
+        for text in ["errors=0%", "p95=1us", "wait:max=1us", "slot-use=97%", "eta-error=1%"] {
+            let check = text.parse::<Slo>().expect("an objective").check(&report);
+            assert_eq!(check.judgement, Judgement::Open, "{check:?}");
+            assert!(
+                check.note.contains("nothing was rehearsed") && check.note_ko.contains("리허설"),
+                "{check:?}"
+            );
+        }
     }
 
     #[test]

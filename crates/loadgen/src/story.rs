@@ -86,8 +86,10 @@ pub enum End {
     Gone,
     /// The user still waited when the run ended.
     Waiting,
-    /// The user never received a place: each call failed.
+    /// The user never received a place, and the last calls failed.
     Outside,
+    /// The user never received a place: the zone said to the end that it gives none, because it is closed or its line is full.
+    NoPlace,
 }
 
 /// One user. A user who starts again after the end of a story is another user.
@@ -124,7 +126,7 @@ pub struct Story {
     /// The user asked again after entering, and was answered.
     pub asked_again: bool,
     /// When the first of the last calls was sent that all failed; none if the last call was answered. Refusals are not
-    /// answers here.
+    /// answers here, unless the zone says that it gives no places.
     pub unanswered_since_ms: Option<u32>,
     /// The number of the worker, and the number of the user in it.
     pub who: (u16, u32),

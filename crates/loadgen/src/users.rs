@@ -415,6 +415,9 @@ impl User {
         let (end, at_ms) = match (self.story.entered, self.story.arrived) {
             (Some(entered), _) => (End::Entered, entered.heard_ms),
             (None, Some(_)) => (End::Waiting, ms(now_us)),
+            (None, None) if self.called && self.story.unanswered_since_ms.is_none() => {
+                (End::NoPlace, ms(now_us))
+            }
             (None, None) => (End::Outside, ms(now_us)),
         };
         // A user that made no call has no story.
@@ -430,9 +433,13 @@ fn unsigned(pass: &str) -> &str {
     pass.rsplit_once('.').map_or(pass, |(claims, _)| claims)
 }
 
-/// Whether the user knows more after the call. A refusal only says that the user has to ask again.
+/// Whether the user knows more after the call. A refusal only says that the user has to ask again, unless it says that there are no
+/// places.
 fn is_answer(kind: Kind, answer: &Result<Answer, String>) -> bool {
-    is_noted(kind, answer) || matches!(answer, Ok(Answer::NotYet { .. }))
+    let has_no_place = |answer: &Answer| kind == Kind::Wait && answer.no_place().is_some();
+    is_noted(kind, answer)
+        || matches!(answer, Ok(Answer::NotYet { .. }))
+        || answer.as_ref().is_ok_and(has_no_place)
 }
 
 /// Whether the server noted the call: the reply is neither a refusal nor stale.

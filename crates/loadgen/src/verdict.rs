@@ -6,17 +6,18 @@
 //! network delay is not seen.
 //!
 //! A check is good only if the run could have shown the fault. Otherwise it is open, and its sentence says what is missing
-//! and how long or how large a run must be.
+//! and how long or how large a run must be. If the zone gave no places at all, nothing was rehearsed, and every check is open.
 //!
 //! Assumptions: only the rehearsal uses the zone, its policy does not change, and the clocks of machines whose runs are
 //! merged differ by at most [`CLOCKS_MS`].
 
 mod draw;
 mod eta;
-mod floor;
+mod least_eta_error;
 mod line;
 mod opening;
 mod order;
+mod slot_use;
 mod span;
 mod users;
 mod windows;
@@ -28,7 +29,7 @@ use crate::{
     bilingual::{Bilingual, bilingual},
     paper::Paper,
     report::{Check, Eta, Judgement, Plan},
-    story::Story,
+    story::{End, Story},
 };
 
 /// The largest difference between clocks, milliseconds: that of machines with NTP, and the drift of two clocks within a
@@ -53,7 +54,7 @@ pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story], papers: &[Paper]) -
         users::rank_rises(stories),
         users::entered_once(stories),
         users::evictions(plan, stories),
-        line::slot_use(plan, stories, slots_from_ms),
+        slot_use::judge(plan, stories, &line, slots_from_ms),
         eta_check,
         users::errors(lasted_ms, stories),
     ];
@@ -61,14 +62,33 @@ pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story], papers: &[Paper]) -
     checks.extend(drawn.iter().flat_map(|drawn| drawn.judge(stories)));
     // If no user received a place or a pass, there is nothing to judge.
     if stories.iter().all(|story| story.arrived.is_none()) {
-        for check in checks.iter_mut().filter(|check| check.name != "errors" || stories.is_empty()) {
+        let nothing = match gave_no_places(stories) {
+            true => NO_PLACES,
+            false => {
+                bilingual!("No user received a place or a pass.", "자리나 입장권을 받은 사용자가 없습니다.")
+            }
+        };
+        // Users without an answer are a fault of the server all the same.
+        for check in
+            checks.iter_mut().filter(|check| check.name != "errors" || check.judgement != Judgement::Bad)
+        {
             check.judgement = Judgement::Open;
-            let nothing =
-                bilingual!("No user received a place or a pass.", "자리나 입장권을 받은 사용자가 없습니다.");
-            (check.note, check.note_ko) = (nothing.en.into_owned(), nothing.ko.into_owned());
+            (check.note, check.note_ko) = (nothing.en.to_string(), nothing.ko.to_string());
         }
     }
     (checks, eta)
+}
+
+/// What a run shows of a zone that gave no places.
+pub(crate) const NO_PLACES: Bilingual = Bilingual::fixed(
+    "Nothing was rehearsed: no user got a place, because the zone was closed or its line was full.",
+    "구역이 닫혀 있거나 대기 줄이 가득 차 아무도 자리를 받지 못했으므로, 리허설이 이루어지지 않았습니다.",
+);
+
+/// Whether nobody got a place or a pass, and the zone said that it gives none: it was closed, or its line was full.
+pub(crate) fn gave_no_places(stories: &[Story]) -> bool {
+    stories.iter().any(|story| story.end == End::NoPlace)
+        && stories.iter().all(|story| story.arrived.is_none())
 }
 
 /// The least duration of a run that shows the limit of a minute, seconds.

@@ -150,6 +150,21 @@ pub enum Answer {
     Invalid(String),
 }
 
+/// The codes with which a zone gives no place: it is closed, or its line is full.
+const NO_PLACE: [&str; 2] = ["zone_closed", "zone_full"];
+
+impl Answer {
+    /// The code with which the zone says that it gives no places now, because it is closed or its line is full; none for any other
+    /// answer. This is no fault of the server.
+    #[must_use]
+    pub fn no_place(&self) -> Option<&str> {
+        match self {
+            Self::Refused { status: 503, code, .. } if NO_PLACE.contains(&code.as_str()) => Some(code),
+            _ => None,
+        }
+    }
+}
+
 /// Reads a reply from its status, its `Retry-After` and its body.
 #[must_use]
 pub fn read(status: u16, retry_after: Option<&str>, body: &[u8]) -> Answer {
@@ -289,6 +304,18 @@ mod tests {
         assert_eq!(after(429, Some("7")), Some(7000));
         assert_eq!(after(500, Some("2")), None);
         assert_eq!(after(503, Some("Wed, 21 Oct 2026 07:28:00 GMT")), None);
+    }
+
+    #[test]
+    fn a_closed_and_a_full_zone_give_no_place() {
+        let no_place = |status, code: &str| {
+            read(status, None, format!(r#"{{"code":{code:?}}}"#).as_bytes()).no_place().map(str::to_owned)
+        };
+        assert_eq!(no_place(503, "zone_closed").as_deref(), Some("zone_closed"));
+        assert_eq!(no_place(503, "zone_full").as_deref(), Some("zone_full"));
+        for (status, code) in [(503, "store_away"), (500, "zone_full"), (410, "zone_closed")] {
+            assert_eq!(no_place(status, code), None, "{status} {code}");
+        }
     }
 
     #[test]

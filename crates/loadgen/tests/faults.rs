@@ -62,6 +62,7 @@ fn rehearse(crowd: Crowd, admit_per_minute: u32, fault: Fault) -> (Vec<Check>, E
         admit_per_minute: Some(admit_per_minute),
         sub_windows: 10,
         idle_s: 60,
+        inside_at_most: None,
         opening: None,
     };
     judge(&plan, crowd.until_ms, &stories, &[])

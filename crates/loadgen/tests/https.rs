@@ -203,8 +203,8 @@ async fn all_users_share_few_connections_over_http2() {
         assert!(heard.len() > 20 && heard.iter().all(|header| header == "yes"), "{heard:?}");
         assert_eq!(
             room.connections.load(Ordering::Relaxed),
-            3,
-            "two of the users, and one of the check before"
+            4,
+            "two of the users, one of the check before, and one that asked for the published rule"
         );
     }
 }

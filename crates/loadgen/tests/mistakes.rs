@@ -1,8 +1,9 @@
 //! Each invalid command line gives one line on standard error and exit code 2.
 
-use std::{fs::OpenOptions, process::Command};
+use std::{fs::OpenOptions, path::Path, process::Command};
 
 use loadgen::{file, gather::Gathered, report::Plan};
+use tempfile::TempDir;
 
 fn refusal(arguments: &[&str]) -> String {
     let ended = Command::new(env!("CARGO_BIN_EXE_loadgen")).args(arguments).output().expect("loadgen runs");
@@ -56,6 +57,8 @@ fn each_mistake_is_reported_in_one_line() {
         (&["--sources", "127.0.0.9-127.0.0.2"], "range"),
         (&["--sources", "::1"], "cannot reach"),
         (&["--start-at", "soon"], "--start-at"),
+        (&["--start-at", "1700000000"], "--start-at 2023-11-14T22:13:20Z: is in the past; it is 20"),
+        (&["--start-at", "2023-11-14T22:13:20Z"], "is in the past"),
         (&["--idle-timeout", "0"], "--idle-timeout"),
         (&["--json", "/nosuch/run.json"], "/nosuch/run.json"),
         (&["--insecure"], "https://"),
@@ -91,9 +94,8 @@ fn each_mistake_is_reported_in_one_line() {
     }
 }
 
-/// A run takes minutes. Its verdict is said even if the report cannot be written.
-#[test]
-fn a_full_disk_does_not_cost_the_verdict() {
+/// Writes a run without users, which began at this time, as `loadgen run --json` does.
+fn write_run(path: &Path, start_unix_ms: u64) {
     let plan = Plan {
         target: "http://127.0.0.1:1".to_owned(),
         zone: "Z".to_owned(),
@@ -102,15 +104,105 @@ fn a_full_disk_does_not_cost_the_verdict() {
         planned_ms: 1_000,
         abandon: 0.0,
         streams: 0,
-        start_unix_ms: 1_700_000_000_000,
+        start_unix_ms,
         admit_per_minute: None,
         sub_windows: 10,
         idle_s: 60,
+        inside_at_most: None,
         opening: None,
     };
+    let gathered = Gathered::default();
+    file::write(path, &gathered.report(plan, &[]), &gathered).expect("written");
+}
+
+/// A directory with the runs of two machines, and other names of the first one: a link, another spelling, a copy.
+fn two_runs() -> (TempDir, impl Fn(&str) -> String) {
     let dir = tempfile::tempdir().expect("a directory");
-    let (gathered, path) = (Gathered::default(), dir.path().join("run.json"));
-    file::write(&path, &gathered.report(plan, &[]), &gathered).expect("written");
+    let root = dir.path().to_owned();
+    let path = move |name: &str| root.join(name).to_str().expect("UTF-8").to_owned();
+    write_run(Path::new(&path("1.json")), 1_700_000_000_000);
+    write_run(Path::new(&path("2.json")), 1_700_000_000_100);
+    std::os::unix::fs::symlink("1.json", path("link.json")).expect("a link");
+    std::fs::copy(path("1.json"), path("copy.json")).expect("a copy");
+    std::fs::create_dir(path("sub")).expect("a directory");
+    (dir, path)
+}
+
+/// A run that is merged twice counts its users twice.
+#[test]
+fn a_run_is_merged_once() {
+    let (_dir, path) = two_runs();
+    let ended = Command::new(env!("CARGO_BIN_EXE_loadgen"))
+        .args(["merge", &path("1.json"), &path("2.json")])
+        .output()
+        .expect("loadgen runs");
+    assert_eq!(ended.status.code(), Some(3), "{}", String::from_utf8_lossy(&ended.stderr));
+    for (again, why) in [
+        ("1.json", "is the same file as"),
+        ("./1.json", "is the same file as"),
+        ("sub/../1.json", "is the same file as"),
+        ("link.json", "is the same file as"),
+        ("copy.json", "has the same content as"),
+    ] {
+        let said = refusal(&["merge", &path("1.json"), &path("2.json"), &path(again)]);
+        assert!(said.contains(&format!("{}: {why} {}", path(again), path("1.json"))), "{said}");
+        assert!(said.contains("give the run of each machine once"), "{said}");
+    }
+}
+
+/// Nothing that a command reads, and no other report, is replaced by a report. It is said before the run.
+#[test]
+fn a_report_replaces_nothing_else() {
+    let (_dir, path) = two_runs();
+    let before = std::fs::read(path("1.json")).expect("a run");
+    std::fs::write(path("new.html"), "old").expect("written");
+    for (json, html, refused, why) in [
+        ("out", "out", "--html", "would replace --json"),
+        ("out", "./out", "--html", "would replace --json"),
+        ("sub/../new.html", "new.html", "--html", "would replace --json"),
+        ("1.json", "out.html", "--json", "which is to be merged"),
+        ("out.json", "sub/../1.json", "--html", "which is to be merged"),
+        ("link.json", "out.html", "--json", "which is to be merged"),
+    ] {
+        let merge = ["merge", &path("1.json"), &path("2.json")];
+        let out = ["--json", &path(json), "--html", &path(html)];
+        let said = refusal(&[&merge[..], &out].concat());
+        assert!(said.starts_with(&format!("loadgen: {refused} ")) && said.contains(why), "{said}");
+        assert!(said.contains("name another file"), "{said}");
+    }
+    assert_eq!(std::fs::read(path("1.json")).expect("a run"), before);
+    assert_eq!(std::fs::read_to_string(path("new.html")).expect("old"), "old");
+
+    std::fs::write(path("profile.toml"), "users = 1\nsteps = [[1, 1.0]]\n").expect("written");
+    std::fs::write(path("ca.pem"), "none").expect("written");
+    let run = |more: &[&str]| {
+        let run = [
+            "run",
+            "--zone",
+            "Z",
+            "--target",
+            "https://127.0.0.1:1",
+            "--profile",
+            &path("profile.toml"),
+            "--ca",
+            &path("ca.pem"),
+        ];
+        refusal(&[&run[..], more].concat())
+    };
+    assert!(run(&["--json", &path("out"), "--html", &path("./out")]).contains("would replace --json"));
+    assert!(run(&["--json", &path("sub/../profile.toml")]).contains("would replace --profile"));
+    assert!(run(&["--html", &path("ca.pem")]).contains("would replace --ca"));
+    // A device keeps nothing, so both may go there.
+    let said = run(&["--json", "/dev/null", "--html", "/dev/null"]);
+    assert!(said.contains("has no certificate"), "{said}");
+}
+
+/// A run takes minutes. Its verdict is said even if the report cannot be written.
+#[test]
+fn a_full_disk_does_not_cost_the_verdict() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("run.json");
+    write_run(&path, 1_700_000_000_000);
     let path = path.to_str().expect("UTF-8");
     let merge = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_loadgen"));

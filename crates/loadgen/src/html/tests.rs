@@ -27,6 +27,7 @@ pub(crate) fn report(text: &str, seconds: u32) -> Report {
         admit_per_minute: Some(2_000),
         sub_windows: 10,
         idle_s: 60,
+        inside_at_most: None,
         opening: Some(Opening {
             at_ms: 30_000,
             draw: Some(Draw {
@@ -78,6 +79,7 @@ pub(crate) fn report(text: &str, seconds: u32) -> Report {
         plan,
         lasted_ms: seconds * 1_000,
         interrupted: true,
+        gave_no_places: false,
         seconds: (0..seconds).map(second).collect(),
         streams: Streams::default(),
         counters: Counters {

@@ -203,6 +203,28 @@ fn a_story_knows_since_when_nothing_was_answered() {
     assert_eq!(since(&[(10, 200, &place), (20, 503, ""), (30, 410, "")]), None);
 }
 
+/// A closed or full zone says so, which is an answer. It leaves the user without a place, and so do calls that fail.
+#[test]
+fn a_user_whom_the_zone_gives_no_place_is_not_without_an_answer() {
+    let ended = |replies: &[(u16, &str)]| {
+        let crowd = crowd(0.0);
+        let mut user = User::new(crowd.clone(), 0, 0);
+        for (&(status, body), sent_ms) in replies.iter().zip((10..).step_by(10)) {
+            hears(&mut user, sent_ms, sent_ms + 5, status, body);
+        }
+        user.finish();
+        let stories = crowd.tally.total().stories;
+        (stories[0].end, stories[0].unanswered_since_ms)
+    };
+    let (closed, full, place) = (r#"{"code":"zone_closed"}"#, r#"{"code":"zone_full"}"#, not_yet(2, false));
+    assert_eq!(ended(&[(503, closed), (503, full)]), (End::NoPlace, None));
+    assert_eq!(ended(&[(503, ""), (503, full)]), (End::NoPlace, None));
+    assert_eq!(ended(&[(503, closed), (503, closed), (503, "")]), (End::Outside, Some(30)), "then it died");
+    assert_eq!(ended(&[(503, full), (200, &place)]), (End::Waiting, None));
+    // Whoever has a place is owed an answer about it.
+    assert_eq!(ended(&[(200, &place), (503, closed)]), (End::Waiting, Some(20)));
+}
+
 #[test]
 fn the_end_of_the_run_ends_each_story_where_it_was() {
     let crowd = crowd(0.0);

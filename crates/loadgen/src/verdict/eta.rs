@@ -3,7 +3,7 @@
 //! This check never fails: an objective sets how wrong an expected wait may be. The actual wait runs from the reply with
 //! the first expected wait to the reply "enter", which is the wait that a user experiences.
 
-use super::{check, floor::floor, name};
+use super::{check, least_eta_error::least_eta_error, name};
 use crate::{
     bilingual::bilingual,
     format::{float, grouped},
@@ -56,7 +56,7 @@ pub(super) fn judge(stories: &[Story]) -> (Eta, Check) {
         error: off / waited.max(LEAST_S),
         coverage: float(covered) / of,
         ratio: [percentile(1), percentile(5), percentile(9)],
-        floor: floor(stories).unwrap_or_default(),
+        floor: least_eta_error(stories).unwrap_or_default(),
         groups: groups(waits),
     };
     let (who, told) = (name(story), story.first_told.map_or(0, |told| told.eta_s));

@@ -131,12 +131,14 @@ const UNANSWERED_MS: u32 = 10_000;
 
 /// Users whose calls failed until they gave up or the run ended: they never received a place, or nothing more was answered.
 /// A failure shortly before the end may be one that the next call would have made up for, so those users count only if
-/// they are more than one in a hundred.
+/// they are more than one in a hundred. Users to whom a closed or full zone gave no place are no fault of the server, but the check is
+/// not good.
 pub(super) fn errors(lasted_ms: u32, stories: &[Story]) -> Check {
     let since_ms = |story: &Story| match story.end {
         End::Outside => Some(story.unanswered_since_ms.unwrap_or(story.ended_ms)),
         End::Waiting | End::Left => story.unanswered_since_ms,
-        End::Entered | End::Gone => None,
+        // The zone answered that it gives no places.
+        End::Entered | End::Gone | End::NoPlace => None,
     };
     let is_certain = |story: &Story, since_ms: u32| {
         let gave_up = story.end == End::Outside && story.ended_ms < lasted_ms;
@@ -149,6 +151,17 @@ pub(super) fn errors(lasted_ms: u32, stories: &[Story]) -> Check {
         |story: &Story| since_ms(story).is_some_and(|since_ms| are_many || is_certain(story, since_ms));
     let count = count(stories, unanswered);
     let (shown, of) = (grouped(count), grouped(stories.len() as u64));
+    let left_out = self::count(stories, |story| story.end == End::NoPlace);
+    if count == 0 && left_out > 0 {
+        let without_place = grouped(left_out);
+        let note = bilingual!(
+            "Of {of} users, {without_place} got no place, because the zone was closed or its line was full. All others were answered. Open \
+             the zone, or let more people wait (max_waiting), and rehearse again.",
+            "사용자 {of}명 중 {without_place}명은 구역이 닫혀 있거나 대기 줄이 가득 차 자리를 받지 못했고, 나머지는 모두 응답을 받았습니다. \
+             구역을 열거나 더 많은 사람이 기다릴 수 있게 하고(max_waiting) 다시 실행해야 합니다."
+        );
+        return check("errors", Judgement::Open, left_out, None, note, None);
+    }
     let note = match count {
         0 => bilingual!("All {of} users were answered.", "사용자 {of}명이 모두 응답을 받았습니다."),
         _ => bilingual!(

@@ -35,6 +35,7 @@ fn plan() -> Plan {
         admit_per_minute: Some(60),
         sub_windows: 10,
         idle_s: 60,
+        inside_at_most: None,
         opening: Some(PlannedOpening { at_ms: OPENS_MS, draw: Some(draw) }),
     }
 }

@@ -1,4 +1,5 @@
-//! How wrong the expected waits of a run must have been: the error of somebody who knows everything but whom chance makes leave.
+//! The least error that the expected waits of a run could have had: that of somebody who knows everything but whom chance makes leave.
+//! Reports call it the floor.
 //!
 //! That person knows who waits, how patient the users of this run are on average, and when every entry comes. The wait of a user is
 //! over when as many have entered as are expected to stay until then of those ahead. What remains is the line's own randomness, and
@@ -29,7 +30,7 @@ struct Person {
 }
 
 /// The mean absolute error, as a share of the mean wait. None if nobody was told a wait and entered.
-pub(super) fn floor(stories: &[Story]) -> Option<f64> {
+pub(super) fn least_eta_error(stories: &[Story]) -> Option<f64> {
     let mut people: Vec<Person> = stories.iter().filter_map(person).collect();
     people.sort_unstable_by_key(|person| person.came_ms);
     let mut entries: Vec<u32> = stories.iter().filter_map(|story| Some(story.entered?.heard_ms)).collect();
@@ -150,28 +151,28 @@ mod tests {
 
     #[test]
     fn a_line_that_nobody_leaves_can_be_foretold() {
-        let floor = floor(&line(2_000, |_| None)).expect("they entered");
-        assert!(floor < 0.001, "{floor}");
+        let least = least_eta_error(&line(2_000, |_| None)).expect("they entered");
+        assert!(least < 0.001, "{least}");
     }
 
     #[test]
     fn leavers_make_it_uncertain_by_little() {
         let stories = line(2_000, some_leave);
-        let floor = floor(&stories).expect("they entered");
-        assert!((0.0001..0.02).contains(&floor), "{floor}");
+        let least = least_eta_error(&stories).expect("they entered");
+        assert!((0.0001..0.02).contains(&least), "{least}");
         // Somebody who does not know that people leave is wrong by far more.
         let entered = stories.iter().filter_map(|story| Some((story.entered?.heard_ms, story.first_told?)));
         let (off, waited) = entered.fold((0.0, 0.0), |(off, waited), (entered_ms, told)| {
             let actual = f64::from(entered_ms - told.at_ms);
             (off + (float(told.rank) * 100.0 - actual).abs(), waited + actual)
         });
-        assert!(off / waited > 10.0 * floor, "{}", off / waited);
+        assert!(off / waited > 10.0 * least, "{}", off / waited);
     }
 
     #[test]
     fn without_entries_there_is_none() {
-        assert_eq!(floor(&[]), None);
-        assert_eq!(floor(&[Story::new((1, 1))]), None);
+        assert_eq!(least_eta_error(&[]), None);
+        assert_eq!(least_eta_error(&[Story::new((1, 1))]), None);
     }
 
     #[test]
