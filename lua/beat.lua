@@ -14,20 +14,21 @@
 
 local from, fault = begin(nil, true)
 if fault then return fault end
-local told = tonumber(ARGV[from + #segments * 3 + 1])
-if told > z.period then
-  begin_approach(told_period())
-  note_told(told)
+local longest = tonumber(ARGV[from + #segments * 3 + 1])
+if longest > z.period then
+  begin_approach(longest_period_ms())
+  note_longest_period(longest)
 end
 end_missed_appointments()
 -- `string.rep` copies each byte by itself.
 local function zeros(count) return string.rep(string.rep('\0', 64), floor(count / 64)) .. string.rep('\0', count % 64) end
-local function take_polls(s, at, polls)
+-- Notes the holders as heard who polled.
+local function hear_polls(s, at, polls)
   if #polls == 0 or s.live == 0 then return end
   local polled, spare = KEYS[6], KEYS[7]
   call('SETRANGE', polled, at, polls)
   call('BITOP', 'AND', polled, polled, s.live_key)
-  make_young(s.ages)
+  reset_ages(s.ages)
   -- In the front, only a claim makes a holder present.
   local whole, rest = floor(s.front / 8), s.front % 8
   if whole > 0 then call('SETRANGE', polled, 0, zeros(whole)) end
@@ -56,7 +57,7 @@ local function move_front(s, front_end)
         byte = byte - 2 ^ bit
         if ticket >= before and ticket < to then
           -- As its holder was told.
-          made[#made + 1] = due_score(0, ticket < s.near and near_told() or told_period())
+          made[#made + 1] = due_score(0, ticket < s.near and longest_near_period_ms() or longest_period_ms())
           made[#made + 1] = int(first + ticket)
         end
       end
@@ -71,9 +72,9 @@ for i = 1, #segments do
   local s = segments[i]
   local at, polls = tonumber(ARGV[from + i * 3 - 2]), ARGV[from + i * 3 - 1]
   -- A report may arrive late if a call stalled. A holder who polled before a generation ended must survive its end.
-  if is_behind(s) then take_polls(s, at, polls) end
+  if is_behind(s) then hear_polls(s, at, polls) end
   touch(s)
-  take_polls(s, at, polls)
+  hear_polls(s, at, polls)
 end
 
 -- A full segment in which nobody waits any more is freed, wherever it is: nobody will wait there again. Its entries are
@@ -99,9 +100,9 @@ while is_done(by_index[z.base]) do
 end
 if call('EXISTS', KEYS[3]) == 0 then z.due_base = z.now - z.paused end
 
--- The first bit of a segment up to which, itself included, so many tickets are present. The search begins at `near`, with steps
--- that grow: an end has moved little since the last beat.
-local function last_of(s, wanted, near)
+-- The bit of the present ticket of a segment that is number `wanted`, from 1. The search begins at `near`, with steps that grow: an end
+-- has moved little since the last beat.
+local function nth_present(s, wanted, near)
   local function reaches(bit) return call('BITCOUNT', s.here_key, 0, bit, 'BIT') >= wanted end
   local low, high, step = 0, SEGMENT - 1, 1
   near = min(max(near - 1, 0), high)
@@ -133,20 +134,20 @@ local function last_of(s, wanted, near)
   return high
 end
 
--- How often a server is noted on the list, and how long eviction waits for one that has not called.
-local function sign_ms() return min(floor(z.idle * 1000 / 6), 2000) end
+-- How often a server is noted on the list of servers, and how long eviction waits for one that has not called.
+local function listing_ms() return min(floor(z.idle * 1000 / 6), 2000) end
 local function silence_ms() return z.idle * 2000 end
 
 -- Notes that the server called, and returns who did lately: the name, how long ago, and whether it has retired. ANYBODY is among them:
 -- somebody still has to speak, also after another loss. Servers that were silent for long are forgotten.
-local function sign()
+local function note_server()
   local name, all, called, is_noted = ARGV[6], call('HGETALL', KEYS[8]), {}, false
   local epoch = int(z.epoch)
   for i = 1, #all, 2 do
     local known, seen, state = string.match(all[i + 1], '(%d+) (%d+) ?(.*)')
     local silent_ms = abs(z.now - tonumber(seen))
     if all[i] == name then
-      epoch, is_noted = known, silent_ms < sign_ms() and state ~= RETIRED
+      epoch, is_noted = known, silent_ms < listing_ms() and state ~= RETIRED
     elseif silent_ms > max(SERVER_MS, silence_ms()) then
       call('HDEL', KEYS[8], all[i])
     else
@@ -169,7 +170,7 @@ local function behind_present(wanted, near)
     local present = tonumber(string.match(rows[i], '%d+ (%d+)') or '0')
     if passed + present >= wanted then
       local s, first = by_index[z.base + i - 1], (z.base + i - 1) * SEGMENT
-      return min(first + (s and last_of(s, wanted - passed, near and near - first or s.front) or SEGMENT - 1) + 1, z.next)
+      return min(first + (s and nth_present(s, wanted - passed, near and near - first or s.front) or SEGMENT - 1) + 1, z.next)
     end
     passed = passed + present
   end
@@ -179,10 +180,10 @@ end
 -- From now on, the holders below `near` count as told the near period. Those who have been silent for too long for that are not
 -- present any more.
 local function set_near(s, near)
-  local before, age = s.near, present_generations(near_told())
+  local before, age = s.near, present_age(longest_near_period_ms())
   if near == before then return end
   s.near, s.changed = near, true
-  if near < before or age >= present_generations(told_period()) then return end
+  if near < before or age >= present_age(longest_period_ms()) then return end
   drop_older(s, age, near)
   set_present(s, call('BITCOUNT', s.here_key))
   call('DEL', KEYS[6], KEYS[7])
@@ -191,13 +192,13 @@ end
 -- Moves the end of the approach, and returns it. See `move_approach` in the crate `admission`.
 local function move_approach(front_end)
   local near_end, approach_end = 0, front_end
-  if near_period() < told_period() then
+  if near_period_ms() < longest_period_ms() then
     local kept = call('HGET', KEYS[4], 'marks')
     if not is_auto() then
       if kept then call('HDEL', KEYS[4], 'marks') end
     else
-      local warning = warning_ms(told_period())
-      local near_ms = floor(near_period() * 5 / 4) + 2000 + (present_generations(near_told()) + 1) * generation_ms()
+      local warning = warning_ms(longest_period_ms())
+      local near_ms = floor(near_period_ms() * 5 / 4) + 2000 + (present_age(longest_near_period_ms()) + 1) * generation_ms()
       local wanted = max(front_len(), floor(z.n * (near_ms + floor(warning * 5 / 4)) / MINUTE_MS))
       local marks = {}
       for number in string.gmatch(kept or '', '%d+') do marks[#marks + 1] = tonumber(number) end
@@ -237,14 +238,14 @@ if ARGV[from + #segments * 3] ~= '1' then
   local name = ARGV[6]
   if name ~= '' and not call('HGET', KEYS[8], name) then call('HSET', KEYS[8], name, int(z.epoch) .. ' ' .. int(z.now)) end
 else
-  keep_segments()
-  for _, server in ipairs(sign()) do
+  save_segments()
+  for _, server in ipairs(note_server()) do
     local name, silent_ms, has_retired = server[1], server[2], server[3]
     if silent_ms <= SERVER_MS then servers[#servers + 1] = name end
     -- A server that can't reach Redis, or stands still, may have heard people who look silent here. When it is back it
     -- reports their polls, or they have two periods to ask again.
-    if not has_retired and silent_ms > sign_ms() + 3000 and silent_ms <= silence_ms() then
-      z.spare_until = max(z.spare_until, back_at(told_period()))
+    if not has_retired and silent_ms > listing_ms() + 3000 and silent_ms <= silence_ms() then
+      z.spare_until = max(z.spare_until, back_at(longest_period_ms()))
     end
   end
   table.sort(servers)
@@ -265,7 +266,7 @@ else
     front_end = z.base * SEGMENT
   elseif z.mode == AUTO then
     -- The front ends behind the last present ticket whose slot becomes free soon.
-    local soon, wanted, too_many = z.now + floor(near_period() * 5 / 4) + 2000, 0, front_limit()
+    local soon, wanted, too_many = z.now + floor(near_period_ms() * 5 / 4) + 2000, 0, front_limit()
     while wanted < too_many do
       local middle = floor((wanted + too_many) / 2)
       if slot_ms(middle) <= soon then wanted = middle + 1 else too_many = middle end
@@ -275,7 +276,7 @@ else
 end
 front_end = min(front_end, z.next)
 if ARGV[from + #segments * 3] == '1' then
-  -- Who comes into the front gets an appointment by the period that the approach told.
+  -- A ticket that comes into the front gets an appointment by the period that people in the approach were told.
   approach_end = move_approach(front_end)
   for i = 1, #segments do
     local s = segments[i]

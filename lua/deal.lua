@@ -78,7 +78,7 @@ local function drop_gone(s)
     bit = bit + 1
   end
 end
-local function count(s)
+local function count_people(s)
   drop_gone(s)
   set_live(s, call('BITCOUNT', s.live_key))
   set_present(s, call('BITCOUNT', s.here_key))
@@ -90,7 +90,7 @@ for i = 1, #ARGV - bits_at, 2 do
   add(s.live_key, KEYS[6])
   call('SET', KEYS[6], ARGV[bits_at + i])
   add(s.here_key, KEYS[6])
-  count(s)
+  count_people(s)
 end
 for _, move in ipairs(moves) do
   local s, to = move.from, move.to
@@ -100,7 +100,7 @@ for _, move in ipairs(moves) do
     local its = { to.live_key, to.here_key, to.ages[1], to.ages[2], to.ages[3], to.ages[4] }
     add(its[part], without_first(own[part], move.below))
   end
-  count(to)
+  count_people(to)
 end
 -- So that the list of segments is there, also if nobody waits.
 local tail = by_index[segment_of(last)]

@@ -51,10 +51,11 @@ end
 -- How many numbers behind the ticket of an unknown line its others may have.
 local AHEAD = 16 * SEGMENT
 
--- The numbers of this one's segment that no known line has; nil if this number is not among them. They are below this line's first number,
--- or in a segment without any, or before the first number of the last epoch in that one's first segment, or behind the last number: whoever
--- begins an epoch chooses where, and an epoch may be lost with all who knew of it. Only one epoch gets them.
-local function nobodys(s, seq)
+-- The numbers of this ticket's segment that no known line gave out: the first one, and the first one behind them. Nil if this ticket's
+-- number is not among them. They are below this line's first number, or in a segment in which nobody has a ticket, or in the first segment
+-- of the last epoch and before its first number, or behind the last number. The process that begins an epoch chooses where it begins, and
+-- an epoch may be lost with all servers that knew of it. Only one epoch gets such numbers, see `note_proved`.
+local function unclaimed_numbers(s, seq)
   local first, used = s.index * SEGMENT, z.floor
   local last = first + SEGMENT
   for at = 1, #past, 32 do
@@ -73,7 +74,7 @@ local function nobodys(s, seq)
   if seq > z.start and s.index >= z.base and not s.known then return first, last end
 end
 
--- Notes that the epoch has these numbers, beside those of other segments. Returns whether there was room for that.
+-- Notes in the list of past epochs that this epoch has these numbers. Returns whether there was room for that.
 local function note_proved(epoch, first, limit)
   for at = 1, #past, 32 do
     local of, rev, from_seq, to = unpack_struct('>i8i8i8i8', past, at)
@@ -88,8 +89,8 @@ local function note_proved(epoch, first, limit)
   return true
 end
 
--- The verdict where the state was lost, and whether the ticket waits is not known yet. Its rank is 0, which nobody's is who waits.
-local function not_yet() return waiting(0, 0, z.period, -1) end
+-- The verdict where the state was lost, and whether the ticket waits is not known yet. It has the rank 0, which no waiting ticket has.
+local function not_yet() return waiting_verdict(0, 0, z.period, -1) end
 
 -- A number that a draw dealt may be claimed with tokens of several epochs: the second claim gets the verdict of the first one.
 local claims, verdicts, asking, again, last_seq, last_at = ARGV[from], {}, {}, {}, -1, 0
@@ -98,10 +99,10 @@ for at = 1, #claims, 10 do
   local i = (at + 9) / 10
   local s, bit = by_index[segment_of(seq)], seq % SEGMENT
   local of_line, unknown = is_of_line(epoch, seq)
-  verdicts[i] = gone()
+  verdicts[i] = gone_verdict()
   -- No ticket is reported as gone before all servers had time to say what they remember.
   if of_line == nil and z.now >= z.hold_until and z.now < z.recover_until then
-    local first, limit = nobodys(s, seq)
+    local first, limit = unclaimed_numbers(s, seq)
     if first and note_proved(epoch, first, limit) then
       -- No server has told of the ticket's epoch, and no line that is known has numbers here. The ticket itself proves the place. Others
       -- may have later numbers, and who comes now stands behind them.
@@ -122,7 +123,7 @@ for at = 1, #claims, 10 do
     if #stamp == 12 then out_at, out_unix, life = unpack_struct('>I6I4I2', stamp) end
     if out_at > 0 then
       -- Without a life, its holder left.
-      if life > 0 and out_at + life * 1000 >= z.now then verdicts[i] = entered(out_at, out_unix, life) end
+      if life > 0 and out_at + life * 1000 >= z.now then verdicts[i] = entered_verdict(out_at, out_unix, life) end
     elseif s.index >= z.base then
       live = call('GETBIT', s.live_key, bit) == 1
       if live and not s.known then start_segment(s) end
@@ -145,7 +146,7 @@ for at = 1, #claims, 10 do
           due = tonumber(due)
           local poll_in = due % POLL_SCALE
           if poll_in > 0 then
-            local asked = (due - poll_in) / POLL_SCALE + z.due_base + z.paused - poll_in - 2 * BIT_MS
+            local asked = (due - poll_in) / POLL_SCALE + z.due_base + z.paused - poll_in - 2 * GRACE_MS
             local sum = z.lateness * 15 + min(max(z.now - asked, -500), 1500)
             z.lateness = sum >= 0 and floor(sum / 16) or -floor(-sum / 16)
             was_here = floor((asked - z.paused - poll_in) / generation_ms()) >= s.generation
@@ -186,7 +187,7 @@ if z.mode == OPEN then
 elseif not is_held() then
   slots_free = min(free(true), room())
 end
-local let_in, left, waiters, positions = 0, {}, {}, {}
+local admitted, left, waiters, positions = 0, {}, {}, {}
 local stamp = stamp_of_now()
 for _, ask in ipairs(asking) do
   if ask.present < slots_free then
@@ -197,19 +198,19 @@ for _, ask in ipairs(asking) do
     s.stamped = 1
     set_live(s, s.live - 1)
     set_present(s, s.present - 1)
-    go_in(s, ask.bit)
+    begin_visit(s, ask.bit)
     left[#left + 1] = int(ask.seq)
-    let_in = let_in + 1
-    verdicts[ask.verdict] = entered(z.now, unix_s(), z.ttl)
+    admitted = admitted + 1
+    verdicts[ask.verdict] = entered_verdict(z.now, unix_s(), z.ttl)
   else
-    waiters[#waiters + 1] = { ask.seq, ask.live - let_in, ask.present - let_in }
+    waiters[#waiters + 1] = { ask.seq, ask.live - admitted, ask.present - admitted }
     positions[#waiters] = ask.verdict
   end
 end
-if let_in > 0 then
+if admitted > 0 then
   call('ZREM', KEYS[3], unpack(left))
-  z.used = z.used + let_in
-  note_entries(let_in)
+  z.used = z.used + admitted
+  note_entries(admitted)
 end
 local still_waiting = positions_of(waiters)
 for i = 1, #still_waiting do verdicts[positions[i]] = still_waiting[i] end

@@ -89,34 +89,34 @@ end
 
 local last = by_index[segment_of(first)]
 touch(last)
-local let_in = 0
+local admitted = 0
 if z.mode == OPEN then
-  let_in = count
+  admitted = count
 elseif not is_held() and z.present == 0 then
-  let_in = min(free(false), room(), count)
+  admitted = min(free(false), room(), count)
 end
 z.next, z.joined = first + count, z.joined + count
-if let_in > 0 then
+if admitted > 0 then
   local stamp = stamp_of_now()
-  by_segment(first, let_in, function(s, bit, n)
+  by_segment(first, admitted, function(s, bit, n)
     call('SETRANGE', s.entry_key, bit * 12, string.rep(stamp, n))
     s.changed, s.rev, s.stamped = true, z.rev, 1
-    for i = 0, z.max_active > 0 and n - 1 or -1 do go_in(s, bit + i) end
+    for i = 0, z.max_active > 0 and n - 1 or -1 do begin_visit(s, bit + i) end
   end)
-  note_entries(let_in)
+  note_entries(admitted)
 end
 local ahead, present_ahead, verdicts = z.live, z.present, {}
-if let_in < count then
-  by_segment(first + let_in, count - let_in, function(s, bit, n)
+if admitted < count then
+  by_segment(first + admitted, count - admitted, function(s, bit, n)
     set_run(s.live_key, bit, n)
     set_run(s.here_key, bit, n)
     set_live(s, s.live + n)
     set_present(s, s.present + n)
   end)
   -- Only tickets of the front have appointments.
-  local at_front = is_auto() and min(max(front_limit() - present_ahead, 0), count - let_in) or 0
+  local at_front = is_auto() and min(max(front_limit() - present_ahead, 0), count - admitted) or 0
   local tickets = {}
-  for i = 0, at_front - 1 do tickets[i + 1] = { first + let_in + i, ahead + i, present_ahead + i } end
+  for i = 0, at_front - 1 do tickets[i + 1] = { first + admitted + i, ahead + i, present_ahead + i } end
   verdicts = positions_of(tickets)
 end
-return finish(int(first), let_in, int(unix_s()), int(ahead), int(present_ahead), table.concat(verdicts), table.concat(earlier))
+return finish(int(first), admitted, int(unix_s()), int(ahead), int(present_ahead), table.concat(verdicts), table.concat(earlier))

@@ -69,8 +69,8 @@ local function end_visit(s, bit)
   end
   local is_new = call('SETBIT', s.left_key, bit, 1) == 0
   if is_new then
-    left_rev, left_until = z.rev, z.now + AGE_OUT * visit_generation_ms()
-    call('PEXPIRE', s.left_key, 2 * AGE_OUT * visit_generation_ms())
+    left_rev, left_until = z.rev, z.now + IDLE_AGE * visit_generation_ms()
+    call('PEXPIRE', s.left_key, 2 * IDLE_AGE * visit_generation_ms())
     note_inside(s.index, 0)
   end
   if call('SETBIT', s.in_key, bit, 0) == 1 then
@@ -82,7 +82,7 @@ local function end_visit(s, bit)
   call('HSET', KEYS[4], row, visits_row(turned, left_rev, left_until))
 end
 
-local function leave(epoch, seq, proof, address)
+local function leave_one(epoch, seq, proof, address)
   local of_line, unknown = is_of_line(epoch, seq)
   if not of_line and (z.now < z.recover_until or may_be_dealt()) then return NOT_YET end
   -- The numbers below this epoch's first one are those of other epochs.
@@ -124,6 +124,6 @@ end
 local leavers, departures = ARGV[from], {}
 for at = 1, #leavers, 19 do
   local epoch, seq, proof = unpack_struct('>I4I6I1', leavers, at)
-  departures[#departures + 1] = leave(epoch, seq, proof, string.sub(leavers, at + 11, at + 18))
+  departures[#departures + 1] = leave_one(epoch, seq, proof, string.sub(leavers, at + 11, at + 18))
 end
 return finish(table.concat(departures))

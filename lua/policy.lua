@@ -18,7 +18,7 @@ if fault then return fault end
 local changed = false
 for i = 1, is_there and ARGV[from] == '2' and 0 or #POLICY do changed = changed or z[POLICY[i]] ~= tonumber(ARGV[from + i]) end
 if changed then
-  local period, told, idle, ttl, max_active, opens_at = z.period, told_period(), z.idle, z.ttl, z.max_active, z.opens_at
+  local period, longest, idle, ttl, max_active, opens_at = z.period, longest_period_ms(), z.idle, z.ttl, z.max_active, z.opens_at
   for i = 1, #POLICY do z[POLICY[i]] = tonumber(ARGV[from + i]) end
   if z.opens_at ~= opens_at then z.opens = opening() end
   z.policy_rev = z.policy_rev + 1
@@ -28,11 +28,11 @@ if changed then
   if z.ttl < ttl then z.keep_until = max(z.keep_until, z.now + ttl * 1000) end
   -- The bounds of the windows have moved: search them from the beginning of the log.
   z.minute_from, z.minute_before, z.sub_from, z.sub_before = z.first, z.total_first, z.first, z.total_first
-  slide()
-  begin_approach(told)
+  advance_window()
+  begin_approach(longest)
   -- Ages are counted in another unit from now on.
   if idle ~= z.idle then z.seen_all = z.seen_all + 1 end
-  if z.period < period then note_told(period) end
-  if z.idle < idle then z.spare_until = max(z.spare_until, back_at(told)) end
+  if z.period < period then note_longest_period(period) end
+  if z.idle < idle then z.spare_until = max(z.spare_until, back_at(longest)) end
 end
 return finish()

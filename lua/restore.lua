@@ -258,7 +258,7 @@ if taken == 1 then
         if call('SETBIT', s.here_key, bit, 0) == 1 then set_present(s, s.present - 1) end
         for plane = 1, 4 do call('SETBIT', s.ages[plane], bit, 0) end
       end
-      if life > 0 and z.now - entered_at < 12 * visit_generation_ms() then go_in(s, bit) end
+      if life > 0 and z.now - entered_at < 12 * visit_generation_ms() then begin_visit(s, bit) end
     end
     z.keep_until = max(z.keep_until, entered_at + life * 1000)
   end
@@ -289,7 +289,7 @@ if taken == 1 and z.max_active > 0 then
     if missing > z.inside - inside_before then begin_blind() else most = before + missing end
   end
   if most then
-    if is_blind() or most > before then z.unseen_until = z.now + AGE_OUT * visit_generation_ms() end
+    if is_blind() or most > before then z.unseen_until = z.now + IDLE_AGE * visit_generation_ms() end
     z.unseen, z.unseen_told = max(most - z.inside, 0), 1
   end
 end

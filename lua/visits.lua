@@ -23,8 +23,8 @@ if fault then return fault end
 local spare, active = KEYS[7], KEYS[6]
 local generation = floor(z.now / visit_generation_ms())
 
--- Notes activity of visitors who did not leave. Returns how many of them were not counted.
-local function see(v, at, bits)
+-- Notes activity of visitors who did not leave. Returns how many of them were not counted before.
+local function note_activity(v, at, bits)
   if #bits == 0 then return 0 end
   call('DEL', active)
   call('SETRANGE', active, at, bits)
@@ -32,7 +32,7 @@ local function see(v, at, bits)
     call('BITOP', 'AND', spare, active, v.left_key)
     call('BITOP', 'XOR', active, active, spare)
   end
-  make_young(v.ages)
+  reset_ages(v.ages)
   local before = call('BITCOUNT', v.in_key)
   call('BITOP', 'OR', v.in_key, v.in_key, active)
   local new = call('BITCOUNT', v.in_key) - before
@@ -43,7 +43,7 @@ end
 -- Ends the visits of those in `active`.
 local function end_visits(v, count)
   call('BITOP', 'XOR', v.in_key, v.in_key, active)
-  make_young(v.ages)
+  reset_ages(v.ages)
   z.inside, z.ended = max(z.inside - count, 0), z.ended + count
 end
 
@@ -77,12 +77,12 @@ for i = 1, tonumber(ARGV[from]) do
       v.left_rev, v.left_until = 0, 0
     end
     local seen_at, seen = tonumber(ARGV[at + 3]), ARGV[at + 4]
-    z.unseen = max(z.unseen - see(v, seen_at, seen), 0)
+    z.unseen = max(z.unseen - note_activity(v, seen_at, seen), 0)
     -- A report may be late. Whoever was active before a generation ended must not be taken for idle by its end.
     if v.turned < generation and z.now >= z.spare_until then
-      local idle = age_all(v.in_key, v.ages)
+      local idle = grow_ages(v.in_key, v.ages)
       if idle > 0 then end_visits(v, idle) end
-      see(v, seen_at, seen)
+      note_activity(v, seen_at, seen)
     end
     by_bits[v.index] = call('BITCOUNT', v.in_key)
     if v.left_until > 0 or by_bits[v.index] > 0 then

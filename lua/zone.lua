@@ -1,7 +1,7 @@
 -- The first part of every script of a zone: the layout of the state, time, and functions that several decisions share.
 --
--- The rules are those of the crate `admission`; random traces compare the two. All numbers are integers below 2^53. A
--- bitmap has one bit for each ticket of a segment of 65,536 tickets.
+-- The rules are those of the crate `admission`; random traces compare the two. A function with the same name there has the same rule.
+-- All numbers are integers below 2^53. A bitmap has one bit for each ticket of a segment of 65,536 tickets.
 --
 -- KEYS  1 z      the header: the numbers of FIELDS, 8 bytes each; then 32 bytes for each past epoch; then, in one byte, how
 --                many numbers there are
@@ -42,8 +42,8 @@
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local floor, max, min, abs = math.floor, math.max, math.min, math.abs
 
-local SEGMENT, AGE_OUT, PAUSE_MS, LONG_PAUSE_MS = 65536, 14, 1500, 4000
-local BIT_MS, LEAST_POLL_MS, LAST_STEP_MS, MINUTE_MS, NEAR_PERIOD_MS = 500, 100, 700, 60000, 3000
+local SEGMENT, IDLE_AGE, PAUSE_MS, LONG_PAUSE_MS = 65536, 14, 1500, 4000
+local GRACE_MS, LEAST_POLL_MS, LAST_STEP_MS, MINUTE_MS, NEAR_PERIOD_MS = 500, 100, 700, 60000, 3000
 -- How often those ask who are next to enter while nobody more may be inside: so many times as many as may be inside.
 local FULL_POLL_MS, NEXT_IN = 500, 2
 -- See `heard`.
@@ -153,8 +153,8 @@ local function header()
 end
 
 -- Numbers that follow from the policy.
-local function sub_ms() return floor(MINUTE_MS / z.subs) end
-local function sub_cap() return floor((z.n + z.subs - 1) / z.subs) end
+local function sub_window_ms() return floor(MINUTE_MS / z.subs) end
+local function admit_per_sub_window() return floor((z.n + z.subs - 1) / z.subs) end
 local function generation_ms() return floor(z.idle * 1000 / 12) end
 local function visit_generation_ms() return floor(z.visit_idle * 375 / 4) end
 -- Whether the order is still to be drawn. Such a zone is held: nobody enters, and there is no front.
@@ -172,22 +172,22 @@ local function room()
   local presumed = z.presumed_at > 0 and z.now < free_at(z.presumed_at, MINUTE_MS) and z.presumed or 0
   return max(z.max_active - most_inside() - presumed, 0)
 end
-local function front_len() return max(floor((sub_cap() * 3 + 1) / 2), 16) end
+local function front_len() return max(floor((admit_per_sub_window() * 3 + 1) / 2), 16) end
 -- While nobody more may be inside, the front is those whom a second's slots are for, and some more.
 local function front_limit() return min(front_len(), room() + max(floor((z.n + 59) / 60), 16)) end
-local function present_generations(period)
+local function present_age(period)
   local g = generation_ms()
-  return min(floor((period * 2 + BIT_MS + g - 1) / g), AGE_OUT - 1)
+  return min(floor((period * 2 + GRACE_MS + g - 1) / g), IDLE_AGE - 1)
 end
 -- The period of people who approach the front.
-local function near_period() return min(z.period, NEAR_PERIOD_MS) end
+local function near_period_ms() return min(z.period, NEAR_PERIOD_MS) end
 -- The longest period that people may keep to.
-local function told_period() return max(z.period, z.told) end
+local function longest_period_ms() return max(z.period, z.told) end
 -- The longest period that people may keep to who were told the near one. Not shorter after a change of the policy, because they
 -- may have been told it before.
-local function near_told() return min(told_period(), NEAR_PERIOD_MS) end
+local function longest_near_period_ms() return min(longest_period_ms(), NEAR_PERIOD_MS) end
 -- After this time everybody who waits and was told `period` has heard another one.
-local function warning_ms(period) return 2 * period + BIT_MS + 3000 end
+local function warning_ms(period) return 2 * period + GRACE_MS + 3000 end
 -- The part of `seen_all` that says how often all holders were treated as just heard. The rest counts how often since then their
 -- ages began anew, because generations have another length: that leaves everybody as present or absent as before.
 local function heard(seen_all) return floor(seen_all / HEARD) end
@@ -197,7 +197,7 @@ local function begin_approach(period)
   if period <= NEAR_PERIOD_MS then call('HSET', KEYS[4], 'marks', int(heard(z.seen_all)) .. ' 0 4503599627370496') end
 end
 -- People are told this period until now.
-local function note_told(period)
+local function note_longest_period(period)
   if period >= z.told then
     z.told, z.told_until, z.told_next = period, z.now + warning_ms(period), 0
   else
@@ -281,7 +281,7 @@ local function read_row(row)
   return string.match(row or '', '(%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*) ?(%d*)')
 end
 
-local function use_segments()
+local function read_segments()
   local count = tonumber(ARGV[7])
   if count == 0 then return 8 end
   local names = {}
@@ -312,7 +312,7 @@ local function row_of(s)
     ' ' .. int(s.front) .. ' ' .. int(s.near) .. ' ' .. int(s.stamped)
 end
 
-local function keep_segments()
+local function save_segments()
   local rows = {}
   for i = 1, #segments do
     local s = segments[i]
@@ -333,8 +333,8 @@ local function set_present(s, present)
   if present ~= s.present then z.present, s.present, s.changed = z.present + present - s.present, present, true end
 end
 
--- Takes all holders of a segment who wait as just heard.
-local function see_all(s)
+-- Treats all holders of a segment who wait as just heard.
+local function hear_everybody(s)
   call('DEL', s.ages[1], s.ages[2], s.ages[3], s.ages[4])
   call('BITOP', 'OR', s.here_key, s.live_key)
   set_present(s, s.live)
@@ -347,7 +347,7 @@ local function start_segment(s)
   s.generation, s.seen_all, s.rev = floor(z.now / generation_ms()), z.seen_all, z.rev
   s.stamped = call('EXISTS', s.entry_key)
   set_live(s, call('BITCOUNT', s.live_key))
-  see_all(s)
+  hear_everybody(s)
 end
 
 -- Clears the bits of a bitmap from this one on.
@@ -386,8 +386,8 @@ local function drop_older(s, age, bits)
   call('BITOP', 'XOR', s.here_key, s.here_key, KEYS[7])
 end
 
--- Each age of those in `of` grows by one. Returns how many are too old now; KEYS[6] has their bits.
-local function age_all(of, ages)
+-- Each age of those in `of` grows by one. Returns how many of them are to be evicted now; KEYS[6] has their bits.
+local function grow_ages(of, ages)
   local carry, spare = KEYS[6], KEYS[7]
   call('BITOP', 'OR', carry, of)
   for i = 1, 4 do
@@ -401,18 +401,18 @@ local function age_all(of, ages)
 end
 
 -- Clears the ages of those in KEYS[6].
-local function make_young(ages)
+local function reset_ages(ages)
   for plane = 1, 4 do
     call('BITOP', 'OR', KEYS[7], ages[plane], KEYS[6])
     call('BITOP', 'XOR', ages[plane], KEYS[7], KEYS[6])
   end
 end
 
--- The next generation: each age grows by one. Evicts tickets that are too old, or keeps them at the last age before that
--- while a server is silent. Notes those that just became absent: no present ticket is older than `present_age`, and none of
--- those below `near` is older than `near_age`.
-local function grow_older(s, present_age, near_age)
-  local evicted = age_all(s.live_key, s.ages)
+-- Ends a generation: each age grows by one. Evicts tickets that are too old, or keeps them at the last age before that
+-- while a server is silent. Notes those that just became absent: no present ticket is older than `oldest_present`, and none of
+-- those below `near` is older than `oldest_near`.
+local function end_generation(s, oldest_present, oldest_near)
+  local evicted = grow_ages(s.live_key, s.ages)
   if evicted > 0 and z.now < z.spare_until then
     for _, i in ipairs({ 1, 2 }) do call('BITOP', 'XOR', s.ages[i], s.ages[i], KEYS[6]) end
   elseif evicted > 0 then
@@ -423,9 +423,9 @@ local function grow_older(s, present_age, near_age)
     z.evicted = z.evicted + evicted
   end
   -- Some are much older after the period was shortened.
-  drop_older(s, present_age)
-  if s.near > 0 and near_age < present_age then
-    call('BITOP', 'AND', KEYS[6], s.here_key, unpack(planes_of(s, near_age + 1)))
+  drop_older(s, oldest_present)
+  if s.near > 0 and oldest_near < oldest_present then
+    call('BITOP', 'AND', KEYS[6], s.here_key, unpack(planes_of(s, oldest_near + 1)))
     cut(KEYS[6], s.near)
     call('BITOP', 'XOR', s.here_key, s.here_key, KEYS[6])
   end
@@ -435,28 +435,28 @@ local function is_behind(s)
   return s.known and (s.seen_all < z.seen_all or s.generation < floor(z.now / generation_ms()))
 end
 
--- Brings a segment up to date.
+-- Updates a segment to the present instant.
 local function touch(s)
   if not is_behind(s) then return end
   local generation = floor(z.now / generation_ms())
   if heard(s.seen_all) < heard(z.seen_all) then
-    see_all(s)
+    hear_everybody(s)
   elseif s.seen_all < z.seen_all then
     call('DEL', s.ages[1], s.ages[2], s.ages[3], s.ages[4])
   elseif s.live > 0 then
-    local present_age, near_age = present_generations(told_period()), present_generations(near_told())
-    for _ = 1, min(generation - s.generation, 16) do grow_older(s, present_age, near_age) end
+    local oldest_present, oldest_near = present_age(longest_period_ms()), present_age(longest_near_period_ms())
+    for _ = 1, min(generation - s.generation, 16) do end_generation(s, oldest_present, oldest_near) end
     set_present(s, call('BITCOUNT', s.here_key))
   end
   s.generation, s.seen_all, s.changed = generation, z.seen_all, true
   call('DEL', KEYS[6], KEYS[7])
 end
 
--- The log. Records are numbered from the first one of the zone's life.
+-- The log (the crate's `Window`). Records are numbered from the first one of the zone's life.
 local chunk, chunk_from, chunk_to = '', 0, 0
 local CHUNK = 128
 
-local function record(i)
+local function read_record(i)
   if i < chunk_from or i >= chunk_to then
     local at = (i - z.first) * 12
     chunk = call('GETRANGE', KEYS[2], at, at + CHUNK * 12 - 1)
@@ -469,33 +469,35 @@ end
 local function seek(from, is_past)
   local low, high = from, z.records
   for _ = 1, 8 do
-    if low >= high or not is_past(record(low)) then return low end
+    if low >= high or not is_past(read_record(low)) then return low end
     low = low + 1
   end
   while low < high do
     local middle = floor((low + high) / 2)
-    if is_past(record(middle)) then low = middle + 1 else high = middle end
+    if is_past(read_record(middle)) then low = middle + 1 else high = middle end
   end
   return low
 end
 
 local function total_before(i)
   if i <= z.first then return z.total_first end
-  local _, total = record(i - 1)
+  local _, total = read_record(i - 1)
   return total
 end
 
-local function slide()
-  local sub = sub_ms()
+-- Moves the beginnings of the windows behind the entries that have left them.
+local function advance_window()
+  local sub = sub_window_ms()
   local sub_from = seek(z.sub_from, function(at) return free_at(at, sub) <= z.now end)
   if sub_from ~= z.sub_from then z.sub_before, z.sub_from = total_before(sub_from), sub_from end
   local minute_from = seek(z.minute_from, function(at) return free_at(at, MINUTE_MS) <= z.now end)
   if minute_from ~= z.minute_from then z.minute_before, z.minute_from = total_before(minute_from), minute_from end
 end
 
+-- How many people may enter now. With `strict`, the sub-window limits them too.
 local function free(strict)
   local minute = z.n - (z.total - z.minute_before)
-  local sub = sub_cap() - (z.total - z.sub_before)
+  local sub = admit_per_sub_window() - (z.total - z.sub_before)
   if strict then minute = min(minute, sub) end
   return max(minute, 0)
 end
@@ -504,11 +506,11 @@ local function is_held()
   return z.mode == HOLD or z.mode == CLOSED or is_undrawn() or z.now < max(z.hold_until, z.opens) or is_late
 end
 
--- Adds a record to the log: so many slots were taken now.
+-- Adds a record to the log: so many slots were taken now (the crate's `Window::record`).
 local function take_slots(count)
   z.total = z.total + count
   local last_at = 0
-  if z.records > z.first then last_at = record(z.records - 1) end
+  if z.records > z.first then last_at = read_record(z.records - 1) end
   chunk_from, chunk_to = 0, 0
   local line = pack('>I6I6', z.now, z.total)
   if last_at == z.now and z.records > z.first then
@@ -537,7 +539,7 @@ local function note_inside(index, count)
 end
 
 -- Counts the holder of a ticket who enters.
-local function go_in(s, bit)
+local function begin_visit(s, bit)
   if z.max_active == 0 then return end
   local row = 'v' .. int(s.index)
   if not call('HGET', KEYS[4], row) then
@@ -551,7 +553,7 @@ end
 local function taken_slots()
   local counts, instants, last = {}, {}, z.minute_before
   for i = z.minute_from, z.records - 1 do
-    local at, total = record(i)
+    local at, total = read_record(i)
     local count = total - last
     last = total
     if at == z.presumed_at then count = count - z.presumed end
@@ -576,7 +578,7 @@ local function write_log(counts, instants)
   z.records, z.total = z.first + #lines, total
   z.minute_from, z.minute_before, z.sub_from, z.sub_before = z.first, z.total_first, z.first, z.total_first
   chunk_from, chunk_to = 0, 0
-  slide()
+  advance_window()
 end
 
 -- Whatever a lost process may have decided since `since` counts as done: the slots that were free are taken now. While so
@@ -593,8 +595,8 @@ local function presume(since)
     z.earlier_at, z.earlier = z.presumed_at, z.presumed
   end
   local count, blind = is_bounded and free(false) or z.n, z.now - since
-  local share = (floor(blind / sub_ms()) + 2) * sub_cap()
-  if since > 0 and is_bounded and blind < 2 * near_period() and z.present >= share then count = min(count, share) end
+  local share = (floor(blind / sub_window_ms()) + 2) * admit_per_sub_window()
+  if since > 0 and is_bounded and blind < 2 * near_period_ms() and z.present >= share then count = min(count, share) end
   count = max(count, min(others, free(false)))
   z.presumed_at, z.presumed = z.now, count
   if count > 0 then take_slots(count) end
@@ -626,7 +628,7 @@ local function advance(now)
   local before = z.now
   z.now = now
   if leap_ms > 0 then note_leap(before) end
-  slide()
+  advance_window()
   if now - before > PAUSE_MS and z.live > 0 then
     if now - before > LONG_PAUSE_MS then
       z.seen_all = (heard(z.seen_all) + 1) * HEARD
@@ -673,17 +675,17 @@ local sub_seen, minute_seen = { back = 0, at = 0 }, { back = 0, at = 0 }
 local function entry_ms(back, from, seen)
   if back >= seen.back then from = max(from, seen.at) end
   seen.back, seen.at = back, seek(from, function(_, total) return total <= back end)
-  return (record(seen.at))
+  return (read_record(seen.at))
 end
 
 local function slot_ms(j)
   if slots[j] then return slots[j] end
-  local at, cap = max(z.now, z.hold_until, z.opens), sub_cap()
+  local at, cap = max(z.now, z.hold_until, z.opens), admit_per_sub_window()
   local back = z.total + j - cap
   if back >= z.total then
-    at = max(at, slot_ms(j - cap) + sub_ms() + 1)
+    at = max(at, slot_ms(j - cap) + sub_window_ms() + 1)
   elseif back >= z.sub_before then
-    at = max(at, free_at(entry_ms(back, z.sub_from, sub_seen), sub_ms()))
+    at = max(at, free_at(entry_ms(back, z.sub_from, sub_seen), sub_window_ms()))
   end
   back = z.total + j - z.n
   if back >= z.total then
@@ -699,7 +701,7 @@ end
 local function ask_again_in(wait)
   local lead = max(z.lateness, 0)
   local last_step = max(LAST_STEP_MS, lead + LEAST_POLL_MS)
-  local period = near_period()
+  local period = near_period_ms()
   if wait > period + last_step then return period end
   local aim = wait
   if wait > 2 * last_step then aim = wait - last_step end
@@ -710,16 +712,16 @@ end
 local function stamp_of_now() return pack('>I6I4I2', z.now, unix_s(), z.ttl) end
 
 -- Verdicts, 21 bytes each: the kind, then its data.
-local function gone() return '\0' .. string.rep('\0', 20) end
-local function entered(at, unix, life) return pack('>I1I6I4I2', 1, at, unix, life) .. string.rep('\0', 8) end
-local function waiting(rank, present_ahead, poll_in, slot_in)
+local function gone_verdict() return '\0' .. string.rep('\0', 20) end
+local function entered_verdict(at, unix, life) return pack('>I1I6I4I2', 1, at, unix, life) .. string.rep('\0', 8) end
+local function waiting_verdict(rank, present_ahead, poll_in, slot_in)
   return pack('>I1I6I6I4i4', 2, rank, present_ahead, poll_in, slot_in)
 end
 
 -- The score of an appointment in `due`: the claim is expected after `period`, and the holder was asked to come in
 -- `poll_in`; 0 if a beat makes the appointment, without an answer to the holder.
 local function due_score(poll_in, period)
-  local due = z.now + 2 * period + 2 * BIT_MS - z.paused - z.due_base
+  local due = z.now + 2 * period + 2 * GRACE_MS - z.paused - z.due_base
   return int(due * POLL_SCALE + poll_in)
 end
 
@@ -737,7 +739,7 @@ local function positions_of(tickets)
         slot_in = slot_ms(present_ahead) - z.now
         poll_in = ask_again_in(slot_in)
       else
-        poll_in = present_ahead < has_room + NEXT_IN * z.max_active and min(FULL_POLL_MS, near_period()) or near_period()
+        poll_in = present_ahead < has_room + NEXT_IN * z.max_active and min(FULL_POLL_MS, near_period_ms()) or near_period_ms()
       end
     end
     if is_auto() and (near or seq % SEGMENT < by_index[segment_of(seq)].front) then
@@ -747,7 +749,7 @@ local function positions_of(tickets)
     else
       cancelled[#cancelled + 1] = int(seq)
     end
-    verdicts[i] = waiting(1 + ahead, present_ahead, poll_in, slot_in)
+    verdicts[i] = waiting_verdict(1 + ahead, present_ahead, poll_in, slot_in)
   end
   if #cancelled > 0 then call('ZREM', KEYS[3], unpack(cancelled)) end
   if #made > 0 then call('ZADD', KEYS[3], unpack(made)) end
@@ -930,7 +932,7 @@ local function begin(refuses, looks_closely)
   local now = set_clock(is_other)
   if run then check_process(now, run, is_other) end
   note_late()
-  local from = use_segments()
+  local from = read_segments()
   local part = missing_part(has_list)
   if part then return nil, redis.error_reply('WEIR_TORN ' .. int(z.epoch) .. ' ' .. part .. ' is missing') end
   for i = 1, looks_closely and #segments or 0 do
@@ -949,7 +951,7 @@ end
 
 -- Ends a call: writes the changes, and returns the header and the records that the server does not have.
 local function finish(...)
-  keep_segments()
+  save_segments()
   trim_log()
   local kept = header()
   call('SET', KEYS[1], kept)

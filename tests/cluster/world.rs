@@ -163,7 +163,7 @@ async fn pace(gate: Weak<Gate<Cells<Redis<SimClient>>>>, plan: Plan, server: usi
         let calls = u32::try_from(answered - before).expect("few");
         before = answered;
         let cpu_s = f64::from(calls) * plan.cost_s(server, now);
-        gate.pace().turn(Load { elapsed_s: 0.25, cpu_s, ..Load::default() });
+        gate.pace().update(Load { elapsed_s: 0.25, cpu_s, ..Load::default() });
     }
 }
 

@@ -167,7 +167,7 @@ impl World {
                 let calls = u32::try_from(answered - before).expect("few");
                 before = answered;
                 let cpu_s = f64::from(calls) * scenario.cost_s(clocks.true_ms());
-                server.gate.pace().turn(Load { elapsed_s: 0.25, cpu_s, ..Load::default() });
+                server.gate.pace().update(Load { elapsed_s: 0.25, cpu_s, ..Load::default() });
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What goes to and fro when a line is dealt anew: who waits, the new numbers, and what became of it.
+//! The data that is exchanged when a line is dealt anew: the list of who waits, the new numbers, and the result.
 //!
 //! [`Zone::census`](crate::Zone::census) lists who waits, [`Lots`](crate::Lots) has the new numbers, and
 //! [`Zone::deal`](crate::Zone::deal) gives them. Invariant: plain data, without rules.

@@ -52,25 +52,25 @@ impl Part {
     }
 
     /// Notes activity. Returns how many visits that were not counted are counted now.
-    fn see(&mut self, seen: &Bits) -> u64 {
+    fn note_activity(&mut self, seen: &Bits) -> u64 {
         let mut new = 0;
         for (word, seen) in seen.iter().enumerate() {
             let seen = seen & !self.left[word];
-            self.ages.reset(word, seen);
+            self.ages.reset_ages(word, seen);
             new += u64::from((seen & !self.inside[word]).count_ones());
             self.inside[word] |= seen;
         }
         new
     }
 
-    /// Ends the visit of one ticket. Returns whether it was counted.
-    fn leave(&mut self, word: usize, bit: u64, until_ms: u64) -> bool {
+    /// Marks one ticket's holder as somebody who left, and ends the visit. Returns whether it was counted.
+    fn mark_left(&mut self, word: usize, bit: u64, until_ms: u64) -> bool {
         if bit & !self.left[word] != 0 {
             self.left[word] |= bit;
             self.left_until_ms = until_ms;
         }
         let counted = bit & self.inside[word];
-        self.end(word, counted) > 0
+        self.end_visits(word, counted) > 0
     }
 
     /// Forgets who left once that does not matter any more.
@@ -81,19 +81,19 @@ impl Part {
     }
 
     /// Ends a generation. Returns how many visits that ends.
-    fn turn(&mut self) -> u64 {
+    fn end_generation(&mut self) -> u64 {
         let mut ended = 0;
         for word in 0..SEGMENT_WORDS {
-            self.ages.grow(word, self.inside[word]);
+            self.ages.grow_ages(word, self.inside[word]);
             let idle = self.inside[word] & self.ages.of_age(word, IDLE_AGE);
-            ended += self.end(word, idle);
+            ended += self.end_visits(word, idle);
         }
         ended
     }
 
-    fn end(&mut self, word: usize, bits: u64) -> u64 {
+    fn end_visits(&mut self, word: usize, bits: u64) -> u64 {
         self.inside[word] &= !bits;
-        self.ages.reset(word, bits);
+        self.ages.reset_ages(word, bits);
         u64::from(bits.count_ones())
     }
 }
@@ -154,7 +154,7 @@ impl Inside {
             _ if sabotaged() => u64::MAX,
             0 => u64::MAX,
             _ if self.is_blind(now_ms) => 0,
-            most => u64::from(most).saturating_sub(self.most(now_ms)),
+            most => u64::from(most).saturating_sub(self.most_inside(now_ms)),
         }
     }
 
@@ -170,16 +170,16 @@ impl Inside {
 
     /// How many people may be inside, if that is known: what a restart remembers.
     pub(crate) fn known(&self, now_ms: u64) -> Option<u64> {
-        (!self.is_blind(now_ms)).then(|| self.most(now_ms))
+        (!self.is_blind(now_ms)).then(|| self.most_inside(now_ms))
     }
 
     /// How many people may be inside: those who are counted, and those who have not shown themselves.
-    pub(crate) fn most(&self, now_ms: u64) -> u64 {
+    pub(crate) fn most_inside(&self, now_ms: u64) -> u64 {
         self.count + if now_ms < self.unseen.until_ms { self.unseen.count } else { 0 }
     }
 
     /// Begins to count. Nobody knows who is inside yet.
-    pub(crate) fn begin(&mut self, policy: &Policy, now_ms: u64) {
+    pub(crate) fn begin_blind(&mut self, policy: &Policy, now_ms: u64) {
         self.unseen = Unseen { count: policy.max_active.into(), until_ms: now_ms + BLIND_MS, is_told: false };
     }
 
@@ -194,7 +194,7 @@ impl Inside {
     }
 
     /// The holder of a ticket entered.
-    pub(crate) fn enter(&mut self, seq: u64, policy: &Policy, now_ms: u64) {
+    pub(crate) fn begin_visit(&mut self, seq: u64, policy: &Policy, now_ms: u64) {
         if policy.max_active == 0 {
             return;
         }
@@ -221,7 +221,7 @@ impl Inside {
     }
 
     /// The visit of a ticket that entered ends. If it was not counted, it was one of those who had not shown themselves.
-    pub(crate) fn leave(&mut self, seq: u64, policy: &Policy, now_ms: u64) {
+    pub(crate) fn end_visit(&mut self, seq: u64, policy: &Policy, now_ms: u64) {
         if policy.max_active == 0 {
             return;
         }
@@ -231,7 +231,7 @@ impl Inside {
         part.forget_left(now_ms);
         let (word, bit) = (ticket / 64, 1 << (ticket % 64));
         let is_new = part.left[word] & bit == 0;
-        if part.leave(word, bit, now_ms + visit_ms(policy)) {
+        if part.mark_left(word, bit, now_ms + visit_ms(policy)) {
             self.count -= 1;
             self.ended += 1;
         } else if is_new {
@@ -254,17 +254,18 @@ impl Inside {
         }
         self.parts.retain(|segment, part| {
             part.forget_left(now_ms);
-            let see = |part: &mut Part| seen.get(segment).map_or(0, |seen| part.see(seen));
+            let note_activity =
+                |part: &mut Part| seen.get(segment).map_or(0, |seen| part.note_activity(seen));
             // A report may be late. Whoever was active before a generation ended must not be taken for idle by its end.
-            let new = see(part);
+            let new = note_activity(part);
             self.count += new;
             self.unseen.count = self.unseen.count.saturating_sub(new);
             let mut ended = 0;
             if part.generation < generation && !spares {
-                ended += part.turn();
+                ended += part.end_generation();
             }
             part.generation = generation;
-            see(part);
+            note_activity(part);
             self.count -= ended;
             self.ended += ended;
             part.left_until_ms > 0 || part.count() > 0

@@ -5,7 +5,8 @@
 //! 8,192 tickets.
 //!
 //! A ticket costs six bits: *gone* (entered or evicted), *here* (its holder is present), and four bits of *age*, bit-sliced:
-//! the number of generations since its holder was last heard. A generation is a twelfth of the idle time.
+//! the number of generations since its holder was last heard. A generation is a twelfth of the idle time. `Segment::end_generation` evicts
+//! people who stop asking.
 //!
 //! The first tickets of a segment may belong to the front of the line. Their holders claim when they poll, so only a claim
 //! makes them present. A report of their polls keeps them from eviction, and nothing more.
@@ -88,7 +89,7 @@ impl Ages {
     }
 
     /// Adds 1 to the ages in `bits`.
-    pub(crate) fn grow(&mut self, word: usize, bits: u64) {
+    pub(crate) fn grow_ages(&mut self, word: usize, bits: u64) {
         let mut carry = bits;
         for plane in &mut self.planes {
             let sum = plane[word] ^ carry;
@@ -104,7 +105,7 @@ impl Ages {
         assert_eq!(two & four & eight, 0, "of age 14 or 15 is nobody");
     }
 
-    pub(crate) fn reset(&mut self, word: usize, bits: u64) {
+    pub(crate) fn reset_ages(&mut self, word: usize, bits: u64) {
         for plane in &mut self.planes {
             plane[word] &= !bits;
         }
@@ -219,7 +220,7 @@ impl Segment {
             to.ages = from.ages.clone();
             for word in 0..SEGMENT_WORDS {
                 let gone = moved.gone[word / PAGE_WORDS][word % PAGE_WORDS];
-                to.ages.reset(word, gone);
+                to.ages.reset_ages(word, gone);
             }
         }
         moved
@@ -294,11 +295,11 @@ impl Segment {
         if self.seen_all / HEARD < clock.seen_all / HEARD {
             self.hear_everybody();
         } else if self.seen_all < clock.seen_all {
-            self.begin_ages();
+            self.restart_ages();
         } else {
             let missed = clock.generation.saturating_sub(self.generation).min(MOST_MISSED);
             for _ in 0..missed {
-                evicted += self.turn(clock);
+                evicted += self.end_generation(clock);
             }
         }
         (self.generation, self.seen_all) = (clock.generation, clock.seen_all);
@@ -316,14 +317,14 @@ impl Segment {
         (self.front, self.near) = (0, 0);
     }
 
-    fn begin_ages(&mut self) {
+    fn restart_ages(&mut self) {
         if let Some(holders) = &mut self.holders {
             holders.ages = Ages::NONE;
         }
     }
 
     /// Ends one generation, and returns how many tickets that evicts.
-    fn turn(&mut self, Clock { present_age, near_age, spares, .. }: Clock) -> u32 {
+    fn end_generation(&mut self, Clock { present_age, near_age, spares, .. }: Clock) -> u32 {
         let (mut evicted, mut present) = (0, 0);
         if self.live == 0 {
             return 0;
@@ -334,7 +335,7 @@ impl Segment {
             if live == 0 {
                 continue;
             }
-            holders.ages.grow(word, live);
+            holders.ages.grow_ages(word, live);
             let silent = evicting_age().map_or(0, |age| live & holders.ages.of_age(word, age));
             if spares {
                 // 14 becomes 13.
@@ -344,7 +345,7 @@ impl Segment {
                 evicted += silent.count_ones();
                 self.set_gone(word, silent);
                 holders.here[word] &= !silent;
-                holders.ages.reset(word, silent);
+                holders.ages.reset_ages(word, silent);
             }
             if !sabotaged_presence() {
                 // Some are much older after the period was shortened.
@@ -385,14 +386,14 @@ impl Segment {
 
     fn hear_word(&mut self, word: usize, bits: u64, present: u64) {
         if let Some(holders) = &mut self.holders {
-            holders.ages.reset(word, bits);
+            holders.ages.reset_ages(word, bits);
             self.present += (present & !holders.here[word]).count_ones();
             holders.here[word] |= present;
         }
     }
 
     /// Servers report that the holders whose bits are set in `polls` polled.
-    pub(crate) fn hear_page(&mut self, page: usize, polls: &Words) {
+    pub(crate) fn hear_polls(&mut self, page: usize, polls: &Words) {
         for (word, polls) in (page * PAGE_WORDS..).zip(polls) {
             let polled = polls & self.live_in(word);
             if polled != 0 {
@@ -406,7 +407,7 @@ impl Segment {
     }
 
     /// The holder did not claim until the appointment. In the front, such a holder is not present any more.
-    pub(crate) fn overdue(&mut self, ticket: usize) {
+    pub(crate) fn note_overdue(&mut self, ticket: usize) {
         if ticket < self.front
             && self.is_here(ticket)
             && !sabotaged_presence()
@@ -443,7 +444,7 @@ impl Segment {
         self.set_gone(word, bit);
         if let Some(holders) = &mut self.holders {
             holders.here[word] &= !bit;
-            holders.ages.reset(word, bit);
+            holders.ages.reset_ages(word, bit);
         }
         self.live -= 1;
         self.present -= 1;
@@ -457,7 +458,7 @@ impl Segment {
         if let Some(holders) = &mut self.holders {
             self.present -= u32::from(holders.here[word] & bit != 0);
             holders.here[word] &= !bit;
-            holders.ages.reset(word, bit);
+            holders.ages.reset_ages(word, bit);
         }
         self.live -= 1;
     }

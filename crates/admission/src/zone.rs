@@ -1,7 +1,10 @@
 //! A zone's line: the state machine that a store runs.
 //!
-//! There are five transitions, each atomic. [`Zone::join`] issues tickets, [`Zone::enter`] decides claims, [`Zone::leave`] gives up
-//! places and ends visits, [`Zone::beat`] takes in polls and does what is due, and [`Zone::deal`] gives numbers by lot. Invariants, for any calls at any time:
+//! There are six transitions, each atomic. [`Zone::join`] issues tickets, [`Zone::enter`] decides claims, [`Zone::leave`] gives up
+//! places and ends visits, [`Zone::beat`] takes in polls and does what is due, [`Zone::visits`] counts the people inside, and
+//! [`Zone::deal`] gives numbers by lot. `lua/` has the same transitions as scripts. A function with the same name there has the same rule.
+//!
+//! Invariants, for any calls at any time:
 //!
 //! - Nobody enters without a slot: the window is checked and recorded under the same `now`.
 //! - A claim is granted only if every present ticket ahead has a free slot too. A newcomer enters at once only if no
@@ -260,7 +263,7 @@ impl Zone {
             window.set_opening(policy.opens_at.on_clock(Now { ms: self.now_ms, ..now }), self.now_ms);
         }
         if old.max_active == 0 && policy.max_active > 0 {
-            self.inside.begin(&policy, self.now_ms);
+            self.inside.begin_blind(&policy, self.now_ms);
         }
         if policy.max_active == 0 {
             self.inside.stop();
@@ -299,14 +302,14 @@ impl Zone {
     /// Takes in the polls since the last beat, does what is due, and reports the zone's state.
     pub fn beat(&mut self, polls: &[PagePolls], now: Now) -> Snapshot {
         self.advance(now.ms);
-        self.end_appointments();
+        self.end_missed_appointments();
         // Apply the polls before time passes as well: a report may be late because a store call stalled, and a holder who
         // polled before a generation ended must not be evicted by its end.
-        self.note_polls(polls);
+        self.hear_polls(polls);
         for segment in 0..self.segments.len() {
             self.touch(segment);
         }
-        self.note_polls(polls);
+        self.hear_polls(polls);
         self.expire_entries();
         self.move_base();
         // Somebody at the front may keep the base from moving. What is behind must not cost memory for that.
@@ -337,7 +340,7 @@ impl Zone {
     pub fn occupancy(&self) -> Option<Occupancy> {
         (self.policy.max_active > 0).then(|| Occupancy {
             inside: self.inside.count,
-            most: self.inside.most(self.now_ms),
+            most: self.inside.most_inside(self.now_ms),
             ended: self.inside.ended,
             max_active: self.policy.max_active,
             blind_until_ms: self.inside.blind_until_ms(self.now_ms),
@@ -367,7 +370,7 @@ impl Zone {
     }
 
     /// Ends the appointments that are due. A holder of the front who did not claim is not present any more.
-    fn end_appointments(&mut self) {
+    fn end_missed_appointments(&mut self) {
         while let Some(&Reverse((due_ms, seq))) = self.dues.peek()
             && due_ms + self.paused_ms < self.now_ms
         {
@@ -375,7 +378,7 @@ impl Zone {
             if self.appointments.get(&seq).is_some_and(|appointment| appointment.due_ms == due_ms) {
                 self.appointments.remove(&seq);
                 if let Some((segment, ticket)) = self.find(seq) {
-                    self.segments[segment].overdue(ticket);
+                    self.segments[segment].note_overdue(ticket);
                 }
             }
         }
@@ -410,13 +413,13 @@ impl Zone {
         self.tally.evicted += u64::from(self.segments[segment].touch(clock));
     }
 
-    fn note_polls(&mut self, polls: &[PagePolls]) {
+    fn hear_polls(&mut self, polls: &[PagePolls]) {
         for polls in polls {
             let (segment, page) = (polls.page / PAGES as u64, polls.page % PAGES as u64);
             let index = segment.checked_sub(self.base).and_then(|i| usize::try_from(i).ok());
             if let Some(segment) = index.and_then(|i| self.segments.get_mut(i)) {
                 #[expect(clippy::cast_possible_truncation, reason = "below 8")]
-                segment.hear_page(page as usize, &polls.words);
+                segment.hear_polls(page as usize, &polls.words);
             }
         }
     }

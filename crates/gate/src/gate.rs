@@ -115,7 +115,7 @@ impl<S: Store> Gate<S> {
         &self.routes
     }
 
-    /// Paces the polls of this server. Without turns it limits nothing.
+    /// Paces the polls of this server. Without updates it limits nothing.
     pub fn pace(&self) -> &Arc<Pace> {
         &self.shared.pace
     }

@@ -26,7 +26,7 @@ pub use calendar::Wish;
 use control::{Calls, Control};
 pub use control::{Cause, Load};
 
-/// How long a stretched period is remembered, in turns: stores hear of it once a second.
+/// How long a stretched period is remembered, in updates: stores hear of it once a second.
 const REMEMBERED: usize = 8;
 
 /// How a server paces polls.
@@ -36,7 +36,7 @@ pub struct Pacing {
     pub period_ms: u32,
     /// Why periods are longer than wished for; none if they are not.
     pub cause: Option<Cause>,
-    /// The polls a second for which there is room; 0 before the first turn.
+    /// The polls a second for which there is room; 0 before the first update.
     pub room_per_s: f64,
     /// The processors in use by this server, lately.
     pub busy: f64,
@@ -51,21 +51,21 @@ pub struct Pace {
     answered: AtomicU64,
     joins: AtomicU64,
     fixed: AtomicU64,
-    /// The longest period told since the last turn because there was no room earlier, in milliseconds.
+    /// The longest period told since the last update because there was no room earlier, in milliseconds.
     stretched_ms: AtomicU32,
     /// The longest period that the line should know of since there was no room in those that it knows, in milliseconds; 0 for none.
     missing_ms: AtomicU32,
     /// The longest period that may soon be told, in milliseconds; 0 for the wished one.
     wanted_ms: AtomicU32,
-    turns: Mutex<Turns>,
+    updates: Mutex<Updates>,
 }
 
-struct Turns {
+struct Updates {
     control: Control,
     answered: u64,
     joins: u64,
     fixed: u64,
-    /// What the last turns found of the fields of the same names.
+    /// What the last updates found of the fields of the same names.
     stretched_ms: [u32; REMEMBERED],
     missing_ms: [u32; REMEMBERED],
     number: usize,
@@ -73,7 +73,7 @@ struct Turns {
 }
 
 impl Pace {
-    /// A pace for a server with so many processors. It limits nothing before the first [`Pace::turn`].
+    /// A pace for a server with so many processors. It limits nothing before the first [`Pace::update`].
     #[must_use]
     pub fn new(processors: f64) -> Self {
         Self {
@@ -85,7 +85,7 @@ impl Pace {
             stretched_ms: AtomicU32::new(0),
             missing_ms: AtomicU32::new(0),
             wanted_ms: AtomicU32::new(0),
-            turns: Mutex::new(Turns {
+            updates: Mutex::new(Updates {
                 control: Control::new(processors),
                 answered: 0,
                 joins: 0,
@@ -132,30 +132,30 @@ impl Pace {
         self.answered.load(Relaxed)
     }
 
-    /// Takes in what was measured since the last turn. Call it about four times a second.
-    pub fn turn(&self, load: Load) -> Pacing {
-        let mut turns = self.turns();
+    /// Takes in what was measured since the last update. Call it about four times a second.
+    pub fn update(&self, load: Load) -> Pacing {
+        let mut updates = self.updates();
         let answered = self.answered();
         let booked = self.calendar.pass(self.ms_at(Instant::now()));
         let (joins, fixed) = (self.joins.load(Relaxed), self.fixed.load(Relaxed));
         let calls = Calls {
-            answered: answered - std::mem::replace(&mut turns.answered, answered),
-            joins: joins - std::mem::replace(&mut turns.joins, joins),
+            answered: answered - std::mem::replace(&mut updates.answered, answered),
+            joins: joins - std::mem::replace(&mut updates.joins, joins),
             booked,
-            fixed: fixed - std::mem::replace(&mut turns.fixed, fixed),
+            fixed: fixed - std::mem::replace(&mut updates.fixed, fixed),
         };
-        let room_per_s = turns.control.observe(load, calls);
+        let room_per_s = updates.control.observe(load, calls);
         self.calendar.set_room(room_per_s);
 
-        let at = turns.number % REMEMBERED;
-        turns.number += 1;
-        turns.stretched_ms[at] = self.stretched_ms.swap(0, Relaxed);
-        let period_ms = turns.stretched_ms.into_iter().max().unwrap_or(0);
-        turns.missing_ms[at] = self.missing_ms.swap(0, Relaxed);
-        let missing_ms = turns.missing_ms.into_iter().max().unwrap_or(0);
+        let at = updates.number % REMEMBERED;
+        updates.number += 1;
+        updates.stretched_ms[at] = self.stretched_ms.swap(0, Relaxed);
+        let period_ms = updates.stretched_ms.into_iter().max().unwrap_or(0);
+        updates.missing_ms[at] = self.missing_ms.swap(0, Relaxed);
+        let missing_ms = updates.missing_ms.into_iter().max().unwrap_or(0);
         // Half as much again, so that the line knows of a period before anybody is told it.
         self.wanted_ms.store((period_ms + period_ms / 2).next_multiple_of(1_000).max(missing_ms), Relaxed);
-        let control = &turns.control;
+        let control = &updates.control;
         let pacing = Pacing {
             period_ms,
             cause: (period_ms > 0).then(|| control.cause()),
@@ -163,18 +163,18 @@ impl Pace {
             busy: control.busy(),
             lag_s: load.lag_s,
         };
-        turns.pacing = pacing;
+        updates.pacing = pacing;
         pacing
     }
 
-    /// What the last turn found.
+    /// What the last update found.
     #[must_use]
     pub fn pacing(&self) -> Pacing {
-        self.turns().pacing
+        self.updates().pacing
     }
 
-    fn turns(&self) -> MutexGuard<'_, Turns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    fn updates(&self) -> MutexGuard<'_, Updates> {
+        self.updates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn ms_at(&self, now: Instant) -> u64 {

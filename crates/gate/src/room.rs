@@ -5,20 +5,21 @@
 //! | `current_view` | the view in use, and its replacement by a newer one |
 //! | `polls` | one bit per ticket: its holder polled since the last report |
 //! | `answer` | replies to polls and joins, from the view and from the store's verdicts |
-//! | `wait_status` | the wait that a holder is told |
+//! | `wait_status` | what a waiting holder is told: rank, wait, reason, next poll |
 //! | `causes` | why waits became longer |
 //! | `lane` | the task that sends calls to the store, one batch at a time |
 //! | `calls`, `orders` | what the lane is asked to do: calls of holders, and the rest |
 //! | `availability` | whether the store answers |
 //! | `fail_open` | admission without the store |
-//! | `line_end` | whether the line takes another person |
-//! | `gone` | tickets that the store recently answered to be gone |
-//! | `leavers` | holders who leave, and whose visit an entry is |
+//! | `line_limit` | whether another person may join |
+//! | `gone` | tickets that the store recently reported as gone |
+//! | `leavers` | lets holders leave; who may begin the visit of an entry |
 //! | `draw` | which number a ticket has after a draw |
+//! | `minutes` | statistics by minute |
 //! | `published` | which entries were published already |
 //! | `report` | events on the bus |
 //! | `visitors` | who is active inside, and who left |
-//! | `announced_periods` | the polling periods that were told, and what the store hears of them |
+//! | `announced_periods` | the polling periods that this server tells, and their announcement to the store |
 //! | `follower_view`, `operator_view` | the zone at one instant, for streams and for operators |
 
 mod announced_periods;
@@ -33,7 +34,7 @@ mod follower_view;
 mod gone;
 mod lane;
 mod leavers;
-mod line_end;
+mod line_limit;
 mod minutes;
 mod operator_view;
 mod orders;
@@ -70,7 +71,7 @@ pub use current_view::ZoneTotals;
 pub use follower_view::FollowerView;
 use gone::GoneTickets;
 use leavers::Leavers;
-use line_end::LineEnd;
+use line_limit::LineEnd;
 pub use operator_view::{OperatorView, Standing};
 use orders::Orders;
 use polls::PollMap;

@@ -12,9 +12,9 @@ use std::{
 use gate::pace::{Load, Pace, Wish};
 use tokio::time::Instant;
 
-/// The step of the simulation, and a turn of the pace, in milliseconds.
+/// The step of the simulation, and an update of the pace, in milliseconds.
 const STEP_MS: u64 = 50;
-const TURN_MS: u64 = 250;
+const UPDATE_MS: u64 = 250;
 
 /// What the policy wishes for, and the longest period.
 const WISH: Wish = Wish { period_ms: 3_000, allowed_ms: 20_000, longest_ms: 20_000 };
@@ -51,16 +51,16 @@ impl Server {
         }
     }
 
-    fn turn(&mut self, now_ms: u64, turn_s: &mut f64) {
+    fn update(&mut self, now_ms: u64, spent_s: &mut f64) {
         let waits_s = self.queue.len() as f64 * self.cost_s / self.processors;
         let load = Load {
-            elapsed_s: TURN_MS as f64 / 1_000.0,
-            cpu_s: std::mem::take(turn_s),
+            elapsed_s: UPDATE_MS as f64 / 1_000.0,
+            cpu_s: std::mem::take(spent_s),
             others_s: 0.0,
             lag_s: waits_s,
             overflowed: false,
         };
-        self.pace.turn(load);
+        self.pace.update(load);
         if now_ms.is_multiple_of(1_000) {
             self.use_by_second.push(std::mem::take(&mut self.used_s) / self.processors);
         }
@@ -116,7 +116,7 @@ async fn play(crowd: &Crowd, servers: &mut [Server], seconds: u64, change: impl 
         due.entry(dice.below(crowd.arrive_ms) / STEP_MS).or_default().push((user, true));
     }
     let count = servers.len() as u64;
-    let mut turn_s = vec![0.0; servers.len()];
+    let mut spent_s = vec![0.0; servers.len()];
     for step in 0..seconds * 1_000 / STEP_MS {
         let now_ms = step * STEP_MS;
         if now_ms.is_multiple_of(1_000) {
@@ -126,13 +126,13 @@ async fn play(crowd: &Crowd, servers: &mut [Server], seconds: u64, change: impl 
             let at = if crowd.way == Way::Same { u64::from(user) % count } else { dice.below(count) };
             servers[usize::try_from(at).expect("small")].queue.push_back((user, joins));
         }
-        for (server, turn_s) in servers.iter_mut().zip(&mut turn_s) {
+        for (server, spent_s) in servers.iter_mut().zip(&mut spent_s) {
             server.left_s =
                 (server.left_s + server.processors * STEP_MS as f64 / 1_000.0).min(server.processors);
             while server.left_s >= server.cost_s
                 && let Some((user, joins)) = server.queue.pop_front()
             {
-                for spent in [&mut server.used_s, &mut *turn_s] {
+                for spent in [&mut server.used_s, &mut *spent_s] {
                     *spent += server.cost_s;
                 }
                 server.left_s -= server.cost_s;
@@ -152,9 +152,9 @@ async fn play(crowd: &Crowd, servers: &mut [Server], seconds: u64, change: impl 
         }
         tokio::time::advance(Duration::from_millis(STEP_MS)).await;
         let now_ms = now_ms + STEP_MS;
-        if now_ms.is_multiple_of(TURN_MS) {
-            for (server, turn_s) in servers.iter_mut().zip(&mut turn_s) {
-                server.turn(now_ms, turn_s);
+        if now_ms.is_multiple_of(UPDATE_MS) {
+            for (server, spent_s) in servers.iter_mut().zip(&mut spent_s) {
+                server.update(now_ms, spent_s);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The keys of the last joins of one zone, for the embedded store: who joined under which key lately.
+//! The keys of the last joins of one zone, for the embedded store: a repeated join with the same key gets the ticket of the first one. In
+//! Redis, `lua/join.lua` keeps the keys and `lua/find.lua` reads them.
 //!
 //! Keys are in two generations of [`JoinKey::KEPT_MS`], so that a generation is dropped as a whole. Invariants: a key is kept for one
 //! generation at least and two at most; a generation has at most [`JoinKey::MOST_A_MINUTE`] keys for each of its minutes.

@@ -107,7 +107,7 @@ struct Zone {
     /// Whether this server has made a decision here, or is about to. Its calls have its name from then on.
     decides: AtomicBool,
     /// Set once Redis has this server on the zone's list. Decisions wait for it.
-    signed: OnceCell<()>,
+    is_listed: OnceCell<()>,
     /// When this server last began the state anew, and how often in a short time.
     mended: Mutex<Mended>,
 }
@@ -190,7 +190,7 @@ impl<C: Client> Redis<C> {
                 prefix: format!("weir:v1:{{{id}}}:"),
                 memory: Mutex::default(),
                 decides: AtomicBool::new(false),
-                signed: OnceCell::new(),
+                is_listed: OnceCell::new(),
                 mended: Mutex::default(),
             })
         }))
@@ -219,7 +219,7 @@ impl<C: Client> Redis<C> {
             match self.give_policy(zone, &policy, known).await {
                 // What the zone's clock says, this server knows only now.
                 Ok(()) if is_unknown && !self.has_policy(zone) => {}
-                Ok(()) => return self.beat_all(zone, &[], 0).await,
+                Ok(()) => return self.beat(zone, &[], 0).await,
                 Err(Refused::Other(StoreError::UnknownZone)) => self.recover(zone).await?,
                 Err(Refused::Torn(torn)) => self.mend(zone, torn).await?,
                 Err(Refused::Other(error)) => return Err(error),
@@ -230,7 +230,7 @@ impl<C: Client> Redis<C> {
     }
 
     /// Notes that this server calls no more.
-    async fn retire_from(&self, zone: &Zone) -> Result<()> {
+    async fn retire(&self, zone: &Zone) -> Result<()> {
         if !zone.decides.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -346,7 +346,7 @@ impl<C: Client> Line for RedisLine<C> {
         assert!((1..=MAX_BATCH).contains(&keys.len()), "a join of {}", keys.len());
         let count = u32::try_from(keys.len()).expect("checked");
         let with_keys: Vec<_> = (0..).zip(keys).filter_map(|(place, key)| Some((place, key?))).collect();
-        self.redis.join_line(&self.zone, count, &with_keys).await
+        self.redis.join_once(&self.zone, count, &with_keys).await
     }
 
     async fn joined_before(&self, keys: Vec<JoinKey>) -> Result<Vec<Option<Ticket>>> {
@@ -356,11 +356,11 @@ impl<C: Client> Line for RedisLine<C> {
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {
         assert!((1..=MAX_BATCH).contains(&claims.len()), "{} claims", claims.len());
-        self.redis.decide(&self.zone, &claims).await
+        self.redis.enter(&self.zone, &claims).await
     }
 
     async fn beat(&self, marks: Vec<PagePolls>, longest_period_ms: u32) -> Result<Snapshot> {
-        self.redis.beat_all(&self.zone, &marks, longest_period_ms).await
+        self.redis.beat(&self.zone, &marks, longest_period_ms).await
     }
 
     async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {
@@ -369,23 +369,23 @@ impl<C: Client> Line for RedisLine<C> {
 
     async fn leave(&self, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
         assert!((1..=MAX_BATCH).contains(&leavers.len()), "{} leavers", leavers.len());
-        self.redis.let_go(&self.zone, &leavers).await
+        self.redis.leave(&self.zone, &leavers).await
     }
 
     async fn bind(&self, claim: Claim, address: u64) -> Result<u64> {
-        self.redis.bind_entry(&self.zone, claim, address).await
+        self.redis.bind(&self.zone, claim, address).await
     }
 
     async fn exchange_learned(&self, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
-        self.redis.exchange(&self.zone, new).await
+        self.redis.exchange_learned(&self.zone, new).await
     }
 
     async fn census(&self) -> Result<Census> {
-        self.redis.list_waiting(&self.zone).await
+        self.redis.census(&self.zone).await
     }
 
     async fn deal(&self, deal: Deal, anyway: bool) -> Result<Dealt> {
-        self.redis.deal_line(&self.zone, &deal, anyway).await
+        self.redis.deal(&self.zone, &deal, anyway).await
     }
 
     async fn keep_draw(&self, draw: u32, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
@@ -395,16 +395,16 @@ impl<C: Client> Line for RedisLine<C> {
     async fn keep_minutes(&self, server: u64, offered: Vec<OfferedMinute>) -> Result<()> {
         assert!(offered.len() <= OFFERED_MAX, "{} minutes", offered.len());
         offered.iter().for_each(OfferedMinute::check);
-        self.redis.keep_counted(&self.zone, server, offered).await
+        self.redis.keep_minutes(&self.zone, server, offered).await
     }
 
     async fn minutes(&self, from: u32, to: u32) -> Result<Vec<KeptMinute>> {
         assert!(to.saturating_sub(from) <= READ_MAX, "{from} to {to}");
-        self.redis.counted(&self.zone, from, to).await
+        self.redis.minutes(&self.zone, from, to).await
     }
 
     async fn retire(&self) -> Result<()> {
-        self.redis.retire_from(&self.zone).await
+        self.redis.retire(&self.zone).await
     }
 }
 

@@ -216,9 +216,9 @@ impl Patience {
     /// The weight of the mean when a class is estimated, in people who left.
     const PRIOR_WEIGHT: f64 = 30.0;
     /// The same for a class of earlier lines. The published curves know little about where people stop leaving.
-    const WARM_SHRINKS: f64 = 3.0;
+    const EARLIER_LINES_WEIGHT: f64 = 3.0;
     /// The weight of the usual behaviour of those who were told a wait, in people who left at once.
-    const AT_ONCE_SHRINKS: f64 = 50.0;
+    const TOLD_WAIT_WEIGHT: f64 = 50.0;
 
     /// Lets `past_s` seconds pass.
     pub(crate) fn fade(&mut self, past_s: f64) {
@@ -255,7 +255,8 @@ impl Patience {
             let warm: [f64; AGES] = std::array::from_fn(|age| {
                 let count = self.lasting.ages[age];
                 let mean = known_mean[age].max(1e-7);
-                (count.left + Self::WARM_SHRINKS) / (count.exposed + Self::WARM_SHRINKS / mean)
+                (count.left + Self::EARLIER_LINES_WEIGHT)
+                    / (count.exposed + Self::EARLIER_LINES_WEIGHT / mean)
             });
             let trust = lasting_left / (lasting_left + 20.0);
             for shape in &mut shapes {
@@ -309,7 +310,8 @@ impl Patience {
         }
         let at_once = std::array::from_fn(|class| {
             let count = all.first_5s_by_told_wait[class];
-            ((count.left + Self::AT_ONCE_SHRINKS) / (count.exposed + Self::AT_ONCE_SHRINKS)).clamp(0.1, 10.0)
+            ((count.left + Self::TOLD_WAIT_WEIGHT) / (count.exposed + Self::TOLD_WAIT_WEIGHT))
+                .clamp(0.1, 10.0)
         });
         let [expected, slow, fast] = rates.map(|per_s| Hazard::new(per_s, at_once));
         Rates { expected, slow, fast, known: line.left() + line.waited_s() * USUAL_PER_S >= 100.0 }

@@ -2,8 +2,7 @@
 //!
 //! Durable are `next` (otherwise a number would be issued twice), `gone` (otherwise a holder would enter twice, or be
 //! overtaken by an evicted ticket), and the recent entries (for repeated passes and for the window). Polls are not durable:
-//! after a restart every holder has the whole idle time to poll again, and
-//! counts as told the longest period.
+//! after a restart every holder has the whole idle time to poll again, and counts as told the longest period.
 //!
 //! Invariant: an image that received every delta of a zone restores the same tickets and entries.
 
@@ -220,7 +219,7 @@ impl Zone {
         match header.inside {
             _ if policy.max_active == 0 => {}
             Some(count) => zone.inside.expect(count, &policy, now.ms),
-            None => zone.inside.begin(&policy, now.ms),
+            None => zone.inside.begin_blind(&policy, now.ms),
         }
         zone.drawn = header.drawn;
         let Totals { joined, entered, evicted, slots_used } = header.totals;

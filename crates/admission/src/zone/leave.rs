@@ -95,7 +95,7 @@ impl Zone {
             self.entries.insert(seq, entry);
             self.unsaved.entered.push((seq, entry));
         }
-        self.inside.leave(seq, &self.policy, self.now_ms);
+        self.inside.end_visit(seq, &self.policy, self.now_ms);
         Departure::Visit
     }
 

@@ -50,7 +50,7 @@ impl Zone {
             ahead += 1;
             present_ahead += 1;
         }
-        verdicts.extend(self.positions(&standing).into_iter().map(Verdict::Waiting));
+        verdicts.extend(self.positions_of(&standing).into_iter().map(Verdict::Waiting));
         self.tally.joined += u64::from(count);
         self.check();
         Joined {
@@ -80,7 +80,7 @@ impl Zone {
     }
 
     fn note_entry(&mut self, seq: u64, entry: Entry) {
-        self.inside.enter(seq, &self.policy, self.now_ms);
+        self.inside.begin_visit(seq, &self.policy, self.now_ms);
         self.entries.insert(seq, entry);
         self.expiries.push(Reverse((entry.expires_ms(), seq)));
         self.unsaved.entered.push((seq, entry));
@@ -91,7 +91,7 @@ impl Zone {
     /// claims' order.
     pub fn enter(&mut self, claims: &[Claim], now: Now) -> Decided {
         self.advance(now.ms);
-        self.end_appointments();
+        self.end_missed_appointments();
         let known = |claim: &&Claim| self.is_of_line(**claim);
         let mut asked: Vec<u64> = claims.iter().filter(known).map(|claim| claim.seq).collect();
         asked.sort_unstable();
@@ -122,7 +122,7 @@ impl Zone {
         let (entered, standing) = self.admit(&waiting, entry);
         decided.extend(entered.into_iter().map(|seq| (seq, Verdict::Entered(entry))));
         let seqs = standing.iter().map(|standing| standing.seq);
-        decided.extend(seqs.zip(self.positions(&standing).into_iter().map(Verdict::Waiting)));
+        decided.extend(seqs.zip(self.positions_of(&standing).into_iter().map(Verdict::Waiting)));
         decided.sort_unstable_by_key(|&(seq, _)| seq);
         self.check();
         let verdict = |claim: &Claim| match decided.binary_search_by_key(&claim.seq, |&(seq, _)| seq) {
@@ -180,7 +180,7 @@ impl Zone {
     }
 
     /// Makes the positions of tickets, and the appointments of those in the front.
-    fn positions(&mut self, tickets: &[Standing]) -> Vec<Position> {
+    fn positions_of(&mut self, tickets: &[Standing]) -> Vec<Position> {
         let (front_len, room, now_ms) = (u64::from(self.front_limit()), self.room(), self.now_ms);
         let next_in = room.saturating_add(NEXT_IN * u64::from(self.policy.max_active));
         let mut slots = Slots::new(self.window.upcoming(now_ms));

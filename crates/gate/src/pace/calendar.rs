@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// The length of a slot, in milliseconds.
 const SLOT_MS: u64 = 250;
 
-/// The slots of the ring: more than two minutes, so that a turn that comes a minute late still finds every count where it belongs.
+/// The slots of the ring: more than two minutes, so that an update that comes a minute late still finds every count where it belongs.
 /// The longest period is one minute.
 const SLOTS: u64 = 512;
 

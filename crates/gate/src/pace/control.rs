@@ -31,16 +31,16 @@ const BACK: f64 = 0.9;
 /// The time in which the bound rises again, and over which strays are averaged, in seconds: the longest period that is usual.
 const PERIOD_S: f64 = 20.0;
 
-/// The turns over which use and calls are measured.
-const TURNS: usize = 4;
+/// The updates over which use and calls are measured.
+const UPDATES: usize = 4;
 
-/// Fewer calls than this in these turns say nothing about their cost.
+/// Fewer calls than this in these updates say nothing about their cost.
 const ENOUGH: u64 = 20;
 
 /// A use of less than this share of the processors is mostly other work: a call costs less than it seems.
 const IDLE: f64 = 0.02;
 
-/// What was measured since the last turn.
+/// What was measured since the last update.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
     /// How long ago that was, in seconds.
@@ -55,7 +55,7 @@ pub struct Load {
     pub overflowed: bool,
 }
 
-/// The calls since the last turn.
+/// The calls since the last update.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Calls {
     /// All that were answered with a later one booked.
@@ -113,8 +113,8 @@ const ASSUMED: Cost = Cost { own_s: 50e-6, machine_s: 100e-6 };
 /// The law, and what it remembers.
 pub(super) struct Control {
     processors: f64,
-    /// The last turns.
-    turns: VecDeque<(Load, Calls)>,
+    /// The last updates.
+    updates: VecDeque<(Load, Calls)>,
     cost: Cost,
     /// Whether the cost was measured.
     is_known: bool,
@@ -128,7 +128,7 @@ impl Control {
     pub(super) fn new(processors: f64) -> Self {
         Self {
             processors,
-            turns: VecDeque::with_capacity(TURNS),
+            updates: VecDeque::with_capacity(UPDATES),
             cost: ASSUMED,
             is_known: false,
             bound: SHARE * processors,
@@ -137,12 +137,12 @@ impl Control {
         }
     }
 
-    /// Takes in a turn. Returns the room for polls a second.
+    /// Takes in an update. Returns the room for polls a second.
     pub(super) fn observe(&mut self, load: Load, calls: Calls) -> f64 {
-        if self.turns.len() == TURNS {
-            self.turns.pop_front();
+        if self.updates.len() == UPDATES {
+            self.updates.pop_front();
         }
-        self.turns.push_back((load, calls));
+        self.updates.push_back((load, calls));
         let most = SHARE * self.processors;
         self.measure_cost(load.elapsed_s);
         self.measure_bound(load, most);
@@ -163,11 +163,11 @@ impl Control {
     }
 
     fn measure_cost(&mut self, load_s: f64) {
-        let calls: u64 = self.turns.iter().map(|(_, calls)| calls.answered).sum();
+        let calls: u64 = self.updates.iter().map(|(_, calls)| calls.answered).sum();
         if calls < ENOUGH {
             return;
         }
-        let sum = |of: fn(&Load) -> f64| self.turns.iter().map(|(load, _)| of(load)).sum::<f64>().max(1e-9);
+        let sum = |of: fn(&Load) -> f64| self.updates.iter().map(|(load, _)| of(load)).sum::<f64>().max(1e-9);
         let (cpu_s, others_s, elapsed_s) =
             (sum(|load| load.cpu_s), sum(|load| load.others_s), sum(|load| load.elapsed_s));
         let is_idle = cpu_s < IDLE * self.processors * elapsed_s;
@@ -176,7 +176,7 @@ impl Control {
         let mean = |before: f64, now: f64| match now < before {
             true => before + (now - before) * falls,
             false if is_idle => before,
-            // A turn's weight is small, so that one batch of something else does not count for much.
+            // An update's weight is small, so that one batch of something else does not count for much.
             false => before + (now - before) * 0.3,
         };
         let now = Cost { own_s: cpu_s / calls as f64, machine_s: (cpu_s + others_s) / calls as f64 };
@@ -210,8 +210,8 @@ impl Control {
     }
 
     fn per_s(&self, of: fn(&(Load, Calls)) -> f64) -> f64 {
-        let elapsed_s: f64 = self.turns.iter().map(|(load, _)| load.elapsed_s).sum();
-        self.turns.iter().map(of).sum::<f64>() / elapsed_s.max(1e-3)
+        let elapsed_s: f64 = self.updates.iter().map(|(load, _)| load.elapsed_s).sum();
+        self.updates.iter().map(of).sum::<f64>() / elapsed_s.max(1e-3)
     }
 }
 
@@ -223,9 +223,9 @@ mod tests {
     const LOAD: Load = Load { elapsed_s: 0.25, cpu_s: 0.02, others_s: 0.0, lag_s: 0.0, overflowed: false };
     const CALLS: Calls = Calls { answered: 200, joins: 0, booked: 200, fixed: 0 };
 
-    /// Turns of so many seconds. Returns the room at their end.
+    /// Updates of so many seconds. Returns the room at their end.
     fn run(control: &mut Control, seconds: u32, load: Load, calls: Calls) -> f64 {
-        (0..seconds * 4).map(|_| control.observe(load, calls)).last().expect("a turn")
+        (0..seconds * 4).map(|_| control.observe(load, calls)).last().expect("an update")
     }
 
     fn is_near(room: f64, expected: f64) -> bool {
@@ -294,14 +294,14 @@ mod tests {
     #[test]
     fn beside_others_the_machine_as_a_whole_uses_the_share() {
         // Somebody else uses one of the two processors. The calls follow the room.
-        let (mut control, mut per_turn) = (Control::new(2.0), 2_000.0);
+        let (mut control, mut per_update) = (Control::new(2.0), 2_000.0);
         for _ in 0..1_000 {
-            let load = Load { cpu_s: per_turn * 1e-4, others_s: 0.25, ..LOAD };
+            let load = Load { cpu_s: per_update * 1e-4, others_s: 0.25, ..LOAD };
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small")]
-            let answered = per_turn as u64;
-            per_turn = control.observe(load, Calls { answered, booked: answered, ..CALLS }) / 4.0;
+            let answered = per_update as u64;
+            per_update = control.observe(load, Calls { answered, booked: answered, ..CALLS }) / 4.0;
         }
-        assert!((980.0..=1_020.0).contains(&per_turn), "0.4 processors are left: {per_turn} calls");
+        assert!((980.0..=1_020.0).contains(&per_update), "0.4 processors are left: {per_update} calls");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! The polling periods that this server announced in a zone, and what the store hears of them.
+//! The polling periods that this server tells in a zone, and how it announces them to the store.
 //!
-//! Invariant: the store knows of a period before anybody is told it, and for as long as somebody may keep to it. If it forgets one, because
-//! its state was lost, the next beat says so again.
+//! Invariant: the store knows a period before anybody is told it, and for as long as somebody may keep to it. If the store forgets a period,
+//! because its state was lost, the next beat announces it again.
 
 use std::sync::{
     Mutex, PoisonError,

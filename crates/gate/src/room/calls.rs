@@ -1,4 +1,6 @@
-//! What a room asks of its lane.
+//! The requests of a room to its lane: the calls of holders, and how long each waits for the store's answer.
+//!
+//! The functions that begin with `order_` give the lane an order (`orders`). Invariant: while the store is away, no call is queued.
 
 use std::{sync::atomic::Ordering, time::Duration};
 

@@ -16,7 +16,7 @@ use wait::{Outlook, Plan, View};
 use super::{
     Room,
     causes::{Causes, NO_EPOCH},
-    line_end::LineEnd,
+    line_limit::LineEnd,
     polls::PollMap,
     report::saturating,
 };

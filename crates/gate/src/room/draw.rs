@@ -1,4 +1,4 @@
-//! A draw of the zone: what the room does in it, and which number a ticket has after it.
+//! The room's part in a draw: which number a ticket has after it, and the store's calls for it.
 //!
 //! A ticket that was given out before the draw keeps its token. Once the line is dealt anew, this room reads the ticket as the one with
 //! the number that it drew, and answers with a token of that. Invariants: a ticket whose number this server does not know yet is told to

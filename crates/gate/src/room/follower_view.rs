@@ -1,4 +1,4 @@
-//! A zone at one instant, for streams that tell many holders at once.
+//! A zone at one instant as streams use it, which tell many holders at once.
 //!
 //! The view is looked up once for all holders. What a holder is told depends on the view and the ticket only. Invariant:
 //! this counts as a poll of the ticket's holder and answers what a poll would answer.

@@ -1,4 +1,4 @@
-//! Tickets that the store recently answered to be gone, so that replayed tokens cost it no call each.
+//! A short memory of tickets that the store reported as gone, so that a replayed token does not cost a call each time.
 //!
 //! Within an epoch a gone ticket stays gone. When a state was lost, a new epoch begins, and servers write back what they
 //! remember: a ticket may come back then. Invariants: nothing is remembered beyond [`LIFE`], a change of the zone's epoch or

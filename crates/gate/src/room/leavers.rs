@@ -1,4 +1,4 @@
-//! Holders who leave, and whose visit an entry is.
+//! Lets holders leave: a place or a visit ends. Also says who may begin the visit of an entry.
 //!
 //! The store decides about each leaver, once: this server remembers for a while what it answered, so that a token that is sent again
 //! and again costs the store nothing. Invariants: the store hears of each ticket that leaves here; an answer is not remembered beyond

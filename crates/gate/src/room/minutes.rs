@@ -1,4 +1,4 @@
-//! Statistics by minute, which the store keeps beside the line.
+//! Keeps the zone's statistics by minute in the store, and reads them. The store keeps them beside the line.
 
 use store::{
     Line, StoreError,

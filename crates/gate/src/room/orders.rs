@@ -1,4 +1,4 @@
-//! What a lane has to do beside the calls of holders.
+//! The orders of a room to its lane: what the lane has to do beside the calls of holders.
 //!
 //! Orders are not queued: a newer one replaces an older one of its kind, so there is always room for one. Invariant: an
 //! order is never lost, however many calls wait for the lane.

@@ -1,4 +1,4 @@
-//! What a room publishes about entries, refusals and store calls.
+//! Publishes entries, refusals and store calls of a room on the bus.
 //!
 //! Invariant: an entry is published as admitted once by each server, for as long as the entry can be reported again.
 

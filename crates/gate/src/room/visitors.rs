@@ -1,4 +1,4 @@
-//! Who is inside, as far as this server knows: who was active here since the last report, and who left.
+//! The visitors inside a zone, as far as this server knows them: who was active here since the last report, and who left.
 //!
 //! Activity is a bit that is set without a lock, once somebody of its page was active here. Invariants: an activity is reported by the
 //! next report, or by a later one if that fails. A visit is one of this line: an epoch that the line does not know marks nobody.

@@ -1,4 +1,4 @@
-//! What a holder is told about the wait, by a reply or by a stream.
+//! What a waiting holder is told, by a reply or by a stream: rank, wait, reason, and when to ask again.
 //!
 //! The token remembers what was told last. Invariant: a told wait counts down to the instant told before, or to an
 //! earlier one. It moves to a later instant only beyond a tolerance, and together with a reason.
@@ -16,7 +16,7 @@ use crate::{
 /// What a waiting holder is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitStatus {
-    /// 1 + the live tickets ahead. Before a draw, how many people take part.
+    /// 1 + the live tickets ahead. Before a draw, how many people wait: also those who came after the freeze, and do not take part.
     pub rank: u64,
     /// The wait; none while it is unknown.
     pub eta: Option<Eta>,

@@ -23,7 +23,7 @@ pub(super) type Polls<'a> = BTreeMap<u64, BTreeMap<usize, &'a PagePolls>>;
 
 impl<C: Client> Redis<C> {
     /// Beats the whole line, some segments a call, and makes the snapshot.
-    pub(super) async fn beat_all(
+    pub(super) async fn beat(
         &self,
         zone: &Zone,
         polls: &[PagePolls],
@@ -98,10 +98,10 @@ impl<C: Client> Redis<C> {
         Ok(snapshot)
     }
 
-    /// Makes this server known to the zone before its first decision there: whoever may have been told of an entry is on the
-    /// list.
-    pub(super) async fn sign(&self, zone: &Zone) -> Result<()> {
-        let sign = || async {
+    /// Puts this server on the zone's list of servers before its first decision there: every server that may have been told of an entry
+    /// is on the list.
+    pub(super) async fn join_server_list(&self, zone: &Zone) -> Result<()> {
+        let join = || async {
             // A zone that was not opened here has no list.
             if lock(&zone.memory).is_none() {
                 return Err(StoreError::UnknownZone);
@@ -110,7 +110,7 @@ impl<C: Client> Redis<C> {
             self.beat_slice(zone, &[], &Polls::new(), false, 0).await.map(drop)
         };
         // Boxed, because the compiler limits how deeply futures are nested.
-        Box::pin(zone.signed.get_or_try_init(sign)).await.copied()
+        Box::pin(zone.is_listed.get_or_try_init(join)).await.copied()
     }
 
     /// Beats some segments. With `with_counts`, also returns the ends of the front and of its approach, and the counts
@@ -183,7 +183,7 @@ pub(super) fn poll_bytes(pages: &BTreeMap<usize, &PagePolls>) -> (usize, Vec<u8>
     let mut bytes = Vec::with_capacity((last - first + 1) * PAGE_BYTES);
     for number in *first..=*last {
         match pages.get(&number) {
-            Some(page) => bytes.extend(wire::turn_back(&*page.words)),
+            Some(page) => bytes.extend(wire::bitmap_of(&*page.words)),
             None => bytes.resize(bytes.len() + PAGE_BYTES, 0),
         }
     }

@@ -24,13 +24,13 @@ const MAX_CLAIMS: usize = 64;
 
 impl<C: Client> Redis<C> {
     /// Joins `count` holders, some of whom have a key: by their places among the holders.
-    pub(super) async fn join_line(
+    pub(super) async fn join_once(
         &self,
         zone: &Zone,
         count: u32,
         keys: &[(u16, JoinKey)],
     ) -> Result<JoinedOnce> {
-        self.sign(zone).await?;
+        self.join_server_list(zone).await?;
         let key_names: Vec<Bytes> = keys.iter().map(|(_, key)| name_of(zone, *key)).collect();
         let places: Bytes = keys.iter().flat_map(|(place, _)| place.to_be_bytes()).collect();
         let own = |_: &Memory| {
@@ -55,19 +55,19 @@ impl<C: Client> Redis<C> {
     /// The tickets of those who joined with these keys.
     pub(super) async fn joined_before(&self, zone: &Zone, keys: &[JoinKey]) -> Result<Vec<Option<Ticket>>> {
         let names = keys.iter().map(|key| name_of(zone, *key)).collect();
-        let reply = self.client.run(&scripts::JOINS, names, Vec::new(), None).await;
+        let reply = self.client.run(&scripts::FIND, names, Vec::new(), None).await;
         tickets(keys.len(), &Reply::new(reply.map_err(StoreError::from)?)?.bytes()?)
     }
 
     /// Decides claims, several calls one after the other.
-    pub(super) async fn decide(&self, zone: &Zone, claims: &[Claim]) -> Result<Decided> {
-        self.sign(zone).await?;
+    pub(super) async fn enter(&self, zone: &Zone, claims: &[Claim]) -> Result<Decided> {
+        self.join_server_list(zone).await?;
         let order: BTreeSet<(u64, u32)> = claims.iter().map(|claim| (claim.seq, claim.epoch)).collect();
         let order: Vec<(u64, u32)> = order.into_iter().collect();
         let mut verdicts = HashMap::with_capacity(order.len());
         let mut rest = &order[..];
         let last = loop {
-            let decided = self.decide_some(zone, rest).await?;
+            let decided = self.enter_some(zone, rest).await?;
             for (claim, verdict) in rest.iter().zip(&decided.verdicts) {
                 verdicts.insert(*claim, *verdict);
             }
@@ -82,7 +82,7 @@ impl<C: Client> Redis<C> {
     }
 
     /// Decides the first of `claims`: at most [`MAX_CLAIMS`], in as many segments as one call passes.
-    async fn decide_some(&self, zone: &Zone, claims: &[(u64, u32)]) -> Result<Decided> {
+    async fn enter_some(&self, zone: &Zone, claims: &[(u64, u32)]) -> Result<Decided> {
         let mut segments = BTreeSet::new();
         {
             let memory = lock(&zone.memory);

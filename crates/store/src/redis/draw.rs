@@ -24,7 +24,7 @@ const KEPT_MS: u64 = 400 * 86_400_000;
 
 impl<C: Client> Redis<C> {
     /// Lists who waits.
-    pub(super) async fn list_waiting(&self, zone: &Zone) -> Result<Census> {
+    pub(super) async fn census(&self, zone: &Zone) -> Result<Census> {
         let Answer { header, mut rest } =
             self.run_on_line(zone, &scripts::CENSUS, |used| used, Vec::new).await?;
         let (settled_ms, recovers) = (rest.number()?, rest.number()?);
@@ -49,7 +49,7 @@ impl<C: Client> Redis<C> {
     }
 
     /// Deals the line anew.
-    pub(super) async fn deal_line(&self, zone: &Zone, deal: &Deal, anyway: bool) -> Result<Dealt> {
+    pub(super) async fn deal(&self, zone: &Zone, deal: &Deal, anyway: bool) -> Result<Dealt> {
         let Deal { drawn, frozen, later, .. } = *deal;
         let segments = |mut segments: BTreeSet<u64>| {
             let moves = split(later).0 - split(frozen).0;
@@ -74,8 +74,8 @@ impl<C: Client> Redis<C> {
             .map(text)
             .into();
             for dealt in &deal.segments {
-                args.push(wire::turn_back(&dealt.live).collect::<Vec<u8>>().into());
-                args.push(wire::turn_back(&dealt.here).collect::<Vec<u8>>().into());
+                args.push(wire::bitmap_of(&dealt.live).collect::<Vec<u8>>().into());
+                args.push(wire::bitmap_of(&dealt.here).collect::<Vec<u8>>().into());
             }
             args
         };
@@ -119,7 +119,7 @@ impl<C: Client> Redis<C> {
     /// Asks which segments the line has.
     async fn learn_segments(&self, zone: &Zone) -> Result<()> {
         // Boxed, because the compiler limits how deeply futures are nested.
-        Box::pin(self.beat_all(zone, &[], 0)).await.map(drop)
+        Box::pin(self.beat(zone, &[], 0)).await.map(drop)
     }
 
     /// Keeps the record of draw `draw`, unless one of its stage is kept. Returns what is kept.
@@ -145,5 +145,5 @@ fn words(bits: &mut Reply) -> std::result::Result<Vec<u64>, Garbled> {
     }
     let mut whole = bits.to_vec();
     whole.resize(SEGMENT_BYTES, 0);
-    Ok(wire::turn(&whole).collect())
+    Ok(wire::words_of(&whole).collect())
 }

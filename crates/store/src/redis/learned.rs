@@ -12,7 +12,11 @@ const KEPT_MS: u64 = 90 * 86_400_000;
 
 impl<C: Client> Redis<C> {
     /// Replaces what is kept with `new`, if there is any. Returns what was kept.
-    pub(super) async fn exchange(&self, zone: &Zone, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+    pub(super) async fn exchange_learned(
+        &self,
+        zone: &Zone,
+        new: Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
         let keys = vec![Bytes::from(format!("{}learned", zone.prefix))];
         // No words replace nothing.
         let args = vec![new.unwrap_or_default().into(), text(KEPT_MS)];

@@ -18,18 +18,18 @@ const MAX_LEAVERS: usize = 64;
 
 impl<C: Client> Redis<C> {
     /// Lets holders leave, several calls one after the other.
-    pub(super) async fn let_go(&self, zone: &Zone, leavers: &[Leaver]) -> Result<Vec<Departure>> {
-        self.sign(zone).await?;
+    pub(super) async fn leave(&self, zone: &Zone, leavers: &[Leaver]) -> Result<Vec<Departure>> {
+        self.join_server_list(zone).await?;
         let mut departures = Vec::with_capacity(leavers.len());
         while departures.len() < leavers.len() {
-            let some = self.let_some_go(zone, &leavers[departures.len()..]).await?;
+            let some = self.leave_some(zone, &leavers[departures.len()..]).await?;
             departures.extend(some);
         }
         Ok(departures)
     }
 
     /// Lets the first of `leavers` go: at most [`MAX_LEAVERS`], in as many segments as one call passes.
-    async fn let_some_go(&self, zone: &Zone, leavers: &[Leaver]) -> Result<Vec<Departure>> {
+    async fn leave_some(&self, zone: &Zone, leavers: &[Leaver]) -> Result<Vec<Departure>> {
         let mut segments = BTreeSet::new();
         let mut count = 0;
         for leaver in &leavers[..leavers.len().min(MAX_LEAVERS)] {

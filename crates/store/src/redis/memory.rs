@@ -185,7 +185,7 @@ fn given_of(segment: u64, next: u64) -> usize {
 fn pages_of(bits: &[u8]) -> impl Iterator<Item = Arc<Words>> {
     bits.chunks_exact(PAGE_WORDS * 8).map(|page| {
         let mut words = [0; PAGE_WORDS];
-        for (word, bits) in words.iter_mut().zip(wire::turn(page)) {
+        for (word, bits) in words.iter_mut().zip(wire::words_of(page)) {
             *word = bits;
         }
         Arc::new(words)

@@ -15,7 +15,7 @@ const DAY: u32 = 1_440;
 
 impl<C: Client> Redis<C> {
     /// Keeps what `server` counted.
-    pub(super) async fn keep_counted(
+    pub(super) async fn keep_minutes(
         &self,
         zone: &Zone,
         server: u64,
@@ -34,7 +34,7 @@ impl<C: Client> Redis<C> {
     }
 
     /// What is kept of the minutes from `from` on and before `to`.
-    pub(super) async fn counted(&self, zone: &Zone, from: u32, to: u32) -> Result<Vec<KeptMinute>> {
+    pub(super) async fn minutes(&self, zone: &Zone, from: u32, to: u32) -> Result<Vec<KeptMinute>> {
         let mut all = Vec::new();
         let mut minute = from;
         while minute < to {

@@ -23,8 +23,8 @@ script!(
     JOIN, "join", "zone.lua", "join.lua", "end.lua"
 );
 script!(
-    /// Looks up the tickets of earlier joins by their keys.
-    JOINS, "joins", "joins.lua"
+    /// Finds the tickets of earlier joins by their keys.
+    FIND, "find", "find.lua"
 );
 script!(
     /// Decides claims.

@@ -48,7 +48,7 @@ impl<C: Client> Redis<C> {
     }
 
     /// Binds an entry to an address, unless it is bound already. Returns the address that it is bound to.
-    pub(super) async fn bind_entry(&self, zone: &Zone, claim: Claim, address: u64) -> Result<u64> {
+    pub(super) async fn bind(&self, zone: &Zone, claim: Claim, address: u64) -> Result<u64> {
         if lock(&zone.memory).is_none() {
             return Err(StoreError::UnknownZone);
         }

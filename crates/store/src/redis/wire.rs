@@ -382,7 +382,7 @@ impl Reply {
 }
 
 /// Converts a bitmap of Redis to words. Redis numbers the bits of a byte from the highest, the rules from the lowest.
-pub(super) fn turn(bytes: &[u8]) -> impl Iterator<Item = u64> {
+pub(super) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks_exact(8).map(|word| {
         u64::from_be_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]])
             .reverse_bits()
@@ -390,7 +390,7 @@ pub(super) fn turn(bytes: &[u8]) -> impl Iterator<Item = u64> {
 }
 
 /// Converts words to a bitmap of Redis.
-pub(super) fn turn_back(words: &[u64]) -> impl Iterator<Item = u8> {
+pub(super) fn bitmap_of(words: &[u64]) -> impl Iterator<Item = u8> {
     words.iter().flat_map(|word| word.reverse_bits().to_be_bytes())
 }
 

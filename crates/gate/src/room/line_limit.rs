@@ -1,4 +1,4 @@
-//! Whether the line takes another person.
+//! The limit of a line: whether another person may join.
 //!
 //! The gate decides this, so that no call to the store gets slower. It knows the view, which is at most about a second old;
 //! the last tickets that this server issued since; and the joins of this server that are under way. What other servers issue

@@ -1,4 +1,5 @@
--- Looks up the tickets of people who joined with a key before. It is no part of the zone's script, because it changes nothing.
+-- Finds the tickets of people who joined with a key before: `joined_before` of the store's port. It does not begin with zone.lua, because it
+-- changes nothing.
 --
 -- KEYS  a string for each key of a join, as in join.lua
 -- Returns {their tickets (16 bytes each), zeros for a key that nobody joined with, or that is forgotten}
