@@ -14,7 +14,7 @@ import { secondOf } from "./instant.js";
 import { inForce } from "./order.js";
 import { DEFAULTS, MODES, differences, isZoneId, ofEvent, patchBetween, patchFor, patched, scaled } from "./policy.js";
 import { Course, ModeBadge, changeText, eta, fieldName, shown } from "./parts.jsx";
-import { courseOfChange, phaseAt } from "./schedule.js";
+import { begunDraws, courseOfChange, phaseAt } from "./schedule.js";
 import { count, has, localOf, span, t } from "./words.js";
 
 // --- jobs -------------------------------------------------------------------------------------------------------
@@ -166,6 +166,7 @@ function consequences(job, before, after) {
   const { is: phase, event } = phaseAt(after.events, now_s());
   const isOwn = (field) => was[field] !== is[field] && event?.[field] !== undefined && (phase === "prequeue" || phase === "open");
   if (isOwn("admit_per_minute") || isOwn("max_active")) found.push(["then.event", { id: event.id }]);
+  for (const { id } of begunDraws(before.events, after.events, now_s())) found.push(["then.draw.begun", { id }]);
   const areEvents = JSON.stringify(before.events) !== JSON.stringify(after.events);
   if (areEvents && is.mode !== "auto") found.push(["schedule.stopped", { mode: t(`mode.${is.mode}`) }]);
   return found;

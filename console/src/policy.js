@@ -34,7 +34,7 @@ const TAG = /^[a-z]{2,8}(-[a-z0-9]{1,8})*$/;
 const CONTROL = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/;
 
 /** Whether `id` can be a zone's name. */
-export const isZoneId = (id) => /^[A-Za-z0-9_.:-]{1,64}$/.test(id);
+export const isZoneId = (id) => /^[A-Za-z0-9_.:-]{1,64}$/.test(id) && id !== "." && id !== "..";
 
 /** Lower bounds that depend on other fields, as the server has them. */
 const LEAST = {

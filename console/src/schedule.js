@@ -80,6 +80,14 @@ export function stateOf(event, unix_s) {
   return unix_s < one.from_s ? "before" : unix_s < one.begins_s ? "prequeue" : unix_s < opensOf(event) ? "drawing" : unix_s < one.ends_s ? "open" : "over";
 }
 
+/** The draws that are new in `after`, and whose events have begun already. */
+export const begunDraws = (before, after, unix_s) =>
+  (after ?? []).filter((event) => {
+    const old = (before ?? []).find(({ id }) => id === event.id);
+    const isNew = old?.order !== "draw" || secondOf(old.begins) !== secondOf(event.begins);
+    return event.order === "draw" && isNew && ["drawing", "open"].includes(stateOf(event, unix_s));
+  });
+
 /** The events in the order of time; those whose times are not read here are the last. */
 export function sortedEvents(events) {
   const known = inOrder(events).map(({ event }) => event);

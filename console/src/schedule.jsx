@@ -11,8 +11,8 @@ import { allZones, hereZone, isSure, isZone, partsOf, readInstant, secondOf, wri
 import { live, now_s as serverNow } from "./live.js";
 import { Course, instant, shownPart } from "./parts.jsx";
 import { NUMBERS, isZoneId } from "./policy.js";
-import { FALLBACKS, MAX_EVENTS, MOMENTS, ORDERS, OUTSIDE, PAGES, PARTS, USUAL_PREQUEUE_S, courseOfChange, eventFaults, rebased, refusedPart, sortedEvents, stateOf } from "./schedule.js";
-import { span, t } from "./words.js";
+import { FALLBACKS, MAX_EVENTS, MOMENTS, ORDERS, OUTSIDE, PAGES, PARTS, USUAL_PREQUEUE_S, begunDraws, courseOfChange, eventFaults, rebased, refusedPart, sortedEvents, stateOf } from "./schedule.js";
+import { has, span, t } from "./words.js";
 
 const COUNTS = ["admit_per_minute", "max_active"];
 const TONES = { before: "note", prequeue: "warn", drawing: "warn", open: "good", over: "" };
@@ -63,7 +63,7 @@ function readDraft(draft, others) {
   for (const [name, of] of Object.entries(PAGES)) if (draft[of] === "closed" && draft[name].trim() !== "") event[name] = draft[name].trim();
   const [faults, missing] = [{}, {}];
   if (draft.id === "") missing.id = t("event.needed");
-  else if (!isZoneId(draft.id)) faults.id = t("zone.id.how");
+  else if (!isZoneId(draft.id)) faults.id = t("event.id.wrong", { id: draft.id });
   for (const name of MOMENTS) {
     if (moments[name] === "") missing[name] = t("event.needed");
     else if (isSure(readInstant(moments[name]).fault)) faults[name] = t(readInstant(moments[name]).fault);
@@ -114,7 +114,7 @@ export function Schedule({ zone, listed, isMine }) {
     askPatch(zone, { events: events.filter((event) => event.id !== id) }, () => set(without(id, etag)));
   };
   const one = (event) => (
-    <Event key={event.id} event={event} armed={armedOf(listed, event)} now_s={now_s} isMine={isMine} change={() => begin(event)} remove={() => remove(event)} />
+    <Event key={event.id} event={event} zone={zone.id} draw={zone.draw?.event === event.id ? zone.draw : null} armed={armedOf(listed, event)} now_s={now_s} isMine={isMine} change={() => begin(event)} remove={() => remove(event)} />
   );
   return (
     <section class="schedule" aria-labelledby="schedule-title">
@@ -152,8 +152,20 @@ function Armed({ armed: { servers, with: count, without, unknown } }) {
   );
 }
 
-function Event({ event, armed, now_s, isMine, change, remove }) {
-  const state = stateOf(event, now_s);
+/** What a draw waits for whose event has begun, and since when people should be entering. */
+function Drawing({ draw: { event, waits_for, round, source, overdue_s, trouble }, zone }) {
+  if (!waits_for) return null;
+  return (
+    <p class={overdue_s > 0 ? "warning mild" : "muted"}>
+      {has(`draw.${waits_for}`) && t(`draw.${waits_for}`, { round: String(round), source, zone, event })}
+      {overdue_s > 0 && <> <b>{t("draw.overdue", { span: span(overdue_s) })}</b></>}
+      {trouble && waits_for !== "value" && ` ${t("draw.trouble", { why: trouble })}`}
+    </p>
+  );
+}
+
+function Event({ event, zone, draw, armed, now_s, isMine, change, remove }) {
+  const state = draw?.waits_for ? "drawing" : stateOf(event, now_s);
   const until = state === "open" || state === "drawing" ? "ends" : "begins";
   const rest = PARTS.filter((name) => !MOMENTS.includes(name) && name !== "notice" && event[name] !== undefined && event[name] !== "usual");
   return (
@@ -170,6 +182,7 @@ function Event({ event, armed, now_s, isMine, change, remove }) {
         {rest.map((name) => [<dt>{t(`event.part.${name}`)}</dt>, <dd>{shownPart(name, event[name])}</dd>])}
         {Object.entries(event.notice ?? {}).map(([tag, text]) => [<dt>{t("field.notice", { tag })}</dt>, <dd lang={tag}>{text}</dd>])}
       </dl>
+      {draw && <Drawing draw={draw} zone={zone} />}
       {armed && <Armed armed={armed} />}
       {isMine && (
         <div class="acts">
@@ -329,6 +342,7 @@ function EventForm({ form: { base, id, draft }, set, end, zone }) {
       {refused && !refused.part && <p class="then danger" role="alert" tabindex="-1">{t("event.refused", { why: refused.why })}</p>}
       {base.policy.mode !== "auto" && <p class="then danger">{t("schedule.stopped", { mode: t(`mode.${base.policy.mode}`) })}</p>}
       {isWhole && steps.length === 0 && (secondOf(event.ends) ?? Number.POSITIVE_INFINITY) <= now_s && <p class="then">{t("course.over")}</p>}
+      {isWhole && begunDraws(base.events, [event], now_s).map(({ id }) => <p class="then">{t("then.draw.begun", { id })}</p>)}
       <Course steps={steps} now_s={now_s} />
       {base.etag !== zone.etag && <p class="warning mild">{t("retune.meanwhile")}</p>}
       <div class="ends">

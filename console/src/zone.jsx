@@ -194,7 +194,7 @@ function Opening({ zone, now_s }) {
   const isAhead = opens_s !== null;
   const [wasAhead, set] = useState(isAhead);
   useEffect(() => {
-    if (wasAhead && !isAhead && inForce(zone).mode === "auto") say(t("opens.said", { zone: zone.id }));
+    if (wasAhead && !isAhead && inForce(zone).mode === "auto" && !zone.draw?.waits_for) say(t("opens.said", { zone: zone.id }));
     set(isAhead);
   }, [isAhead]);
   const { is, event } = phaseAt(zone.events, now_s);

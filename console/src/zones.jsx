@@ -256,6 +256,7 @@ function Row({ zone, at }) {
       <th role="rowheader" scope="row" class="c-zone">
         <a href={`#/zones/${encodeURIComponent(zone.id)}`}>{zone.id}</a>
         {now.stale && <span class="badge warn">{t("zone.stale")}</span>}
+        {zone.draw?.overdue_s > 0 && <span class="badge warn">{t("zone.draw.overdue")}</span>}
       </th>
       {cell("mode", <ModeBadge mode={policy.mode} />)}
       {cell("waiting", count(now.waiting))}

@@ -1,16 +1,14 @@
 // A zone that opens at a set time, and the events of a zone, as an operator plans them in the console.
 
 import assert from "node:assert/strict";
-import { join } from "node:path";
 import { test } from "node:test";
 
 import { refusedPart } from "../../console/src/schedule.js";
 import { ROLES, TOKENS, api, dialog, toast } from "./console.mjs";
-import { OUT, Weir, axe, page, until, zone } from "./harness.mjs";
+import { Weir, axe, page, shot, until, zone } from "./harness.mjs";
 
 const HOT = "shop:checkout";
 const FEW = [zone(HOT, { admit_per_minute: 600 }), zone("gov:forms")].join("");
-const picture = (page, name) => page.screenshot({ path: join(OUT, `console-${name.replaceAll(" ", "-")}.png`), fullPage: true });
 
 const told = (weir, more) => api(weir, "GET", `/zones/${HOT}`, more);
 const change = (weir, body, more = {}) => api(weir, "PATCH", `/zones/${HOT}`, { body, match: "*", ...more });
@@ -77,13 +75,13 @@ test("an event is planned, changed and deleted; what people will see is shown be
   for (const [n, text] of (await course.allTextContents()).entries()) assert.match(text, expected[n]);
   assert.equal(await course.count(), expected.length);
   assert.deepEqual(await axe(at), []);
-  await picture(at, "event form");
+  await shot(at, "console event form");
   await form.getByRole("button", { name: "Review change…" }).click();
   await dialog(at).getByText("What people will see").waitFor();
   assert.equal(await dialog(at).locator(".course li").count(), 4);
   assert.deepEqual((await told(weir)).events, [], "a preview changes nothing");
   assert.deepEqual(await axe(at), []);
-  await picture(at, "event preview");
+  await shot(at, "console event preview");
   await dialog(at).getByRole("button", { name: "Change it" }).click();
   await toast(at).getByText("event spring-sale added").waitFor();
   const sale = {
@@ -131,6 +129,37 @@ test("an event is planned, changed and deleted; what people will see is shown be
   assert.deepEqual((await told(weir)).events, [sale]);
 });
 
+test("a draw that is made after its beginning is named before, and says what it waits for", async (t) => {
+  const weir = await Weir.start(t, { config: FEW });
+  const at = await open(t, weir);
+  await section(at).getByRole("button", { name: "Add an event…" }).click();
+  const form = at.getByRole("form", { name: "Add an event…" });
+  await form.getByLabel("Name of the event").fill("by lot");
+  assert.match(await fault(at, "Name of the event"), /^“by lot” cannot be the name of an event: it has 1 to 64 of/);
+  await form.getByLabel("Name of the event").fill("by-lot");
+  await fillMoment(form, "Begins", parts(-10));
+  await fillMoment(form, "Ends", parts(60));
+  await form.getByLabel("Who enters first").selectOption("draw");
+  await form.getByLabel("What decides the draw").fill("stated: six dice");
+  const begun = "The event by-lot has begun, so its draw takes place at once: only people who are in line now take part";
+  await form.getByText(begun).waitFor();
+  await form.getByRole("button", { name: "Review change…" }).click();
+  await dialog(at).getByText(begun).waitFor();
+  await dialog(at).getByRole("button", { name: "Change it" }).click();
+  await toast(at).getByText("event by-lot added").waitFor();
+  const item = section(at).getByRole("listitem");
+  await item.getByText("It waits for the value that an operator must state: “six dice”.").waitFor();
+  await item.getByText(/^Overdue for \d+ s: nobody enters\.$/).waitFor();
+  assert.match(await item.textContent(), /by-lot the order is drawn/);
+  assert.deepEqual(await axe(at), []);
+  await shot(at, "console event draw overdue");
+  await at.goto(`${weir.admin_url}/admin#/`);
+  const row = at.locator(`[data-zone="${HOT}"]`);
+  await row.getByText("draw overdue").waitFor();
+  await api(weir, "POST", `/zones/${HOT}/draws/by-lot`, { body: { value: "3 1 6 6 2 5" } });
+  await until("it has taken place", async () => (await row.getByText("draw overdue").count()) === 0);
+});
+
 test("an event is planned by keyboard alone, in Korean, on a phone", async (t) => {
   const weir = await Weir.start(t, { config: FEW });
   const at = await open(t, weir, { locale: "ko-KR", timezoneId: "Asia/Seoul", colorScheme: "dark", viewport: { width: 390, height: 844 } });
@@ -173,7 +202,7 @@ test("an event is planned by keyboard alone, in Korean, on a phone", async (t) =
   assert.deepEqual(await axe(at), []);
   const [wide, room] = await at.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
   assert.ok(wide <= room, `${wide} px on ${room}`);
-  await picture(at, "event ko phone");
+  await shot(at, "console event ko phone");
 });
 
 test("a refused event is shown at the right field", async (t) => {

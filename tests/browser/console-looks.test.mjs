@@ -1,14 +1,12 @@
 // How the console looks: each page in both languages, light and dark, wide and on a phone. axe finds no fault on any page.
 
 import assert from "node:assert/strict";
-import { join } from "node:path";
 import { test } from "node:test";
 
-import { OUT, Weir, axe, page, until, zone } from "./harness.mjs";
+import { Weir, axe, page, shot, until, zone } from "./harness.mjs";
 
 const HOT = "shop:checkout";
 /// Screenshots show the visible part. A whole table of hundreds of rows would be useless.
-const picture = (page, name) => page.screenshot({ path: join(OUT, `console-${name.replaceAll(" ", "-")}.png`) });
 const ROUTES = `
 [[route]]
 name = "staff"
@@ -55,7 +53,7 @@ test("every page in every language, colour scheme and size", async (t) => {
       // Nothing extends beyond the width of the page.
       const [wide, room] = await at.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
       assert.ok(wide <= room, `${look}, ${name}: ${wide} px on ${room}`);
-      await picture(at, `${name} ${look}`);
+      await shot(at, `console ${name} ${look}`);
     }
     const [back, text] = await at.evaluate(() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]);
     const light = (color) => color.match(/[\d.]+/g).slice(0, 3).map(Number).reduce((a, b) => a + b);

@@ -2,15 +2,13 @@
 
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
-import { join } from "node:path";
 import { test } from "node:test";
 
 import { api } from "./console.mjs";
-import { OUT, Weir, axe, page, until, zone } from "./harness.mjs";
+import { Weir, axe, page, shot, until, zone } from "./harness.mjs";
 
 const HOT = "shop:checkout";
 const FEW = zone(HOT, { admit_per_minute: 600 });
-const picture = (page, name) => page.screenshot({ path: join(OUT, `console-${name.replaceAll(" ", "-")}.png`), fullPage: true });
 const change = (weir, body) => api(weir, "PATCH", `/zones/${HOT}`, { body, match: "*" });
 
 const MINUTE_S = 60;
@@ -48,7 +46,7 @@ test("past events are shown with their sums, and their data is downloaded", asyn
   assert.equal(await cell("Order").textContent(), "Whoever came first");
   assert.equal(await past.getByRole("row").count(), 2, "an event that comes is not over");
   assert.deepEqual(await axe(at), []);
-  await picture(at, "past events");
+  await shot(at, "console past events");
   // The table stays within its section, however wide the window is.
   for (const width of [1_280, 1_000, 760]) {
     await at.setViewportSize({ width, height: 800 });
@@ -72,7 +70,7 @@ test("past events are shown with their sums, and their data is downloaded", asyn
   assert.deepEqual(await axe(phone), []);
   const [wide, room] = await phone.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
   assert.ok(wide <= room, `${wide} px on ${room}`);
-  await picture(phone, "past events ko phone");
+  await shot(phone, "console past events ko phone");
 });
 
 test("each event says which servers have read it", async (t) => {

@@ -8,7 +8,7 @@ import { isSure, partsOf, readInstant, secondOf, writeInstant } from "../../cons
 import { found, slotUse, slotsBetween, sorted } from "../../console/src/order.js";
 import { FIELDS } from "../../console/src/policy-fields.js";
 import { DEFAULTS, NUMBERS, differences, faults, isZoneId, noticeFault, patchBetween, patchFor, patched, scaled } from "../../console/src/policy.js";
-import { course, courseOfChange, eventFaults, nextOpening, phaseAt, policyAt, rebased, refusedPart, stateOf } from "../../console/src/schedule.js";
+import { begunDraws, course, courseOfChange, eventFaults, nextOpening, phaseAt, policyAt, rebased, refusedPart, stateOf } from "../../console/src/schedule.js";
 import { series } from "../../console/src/series.js";
 import { MAX_LINE, parser } from "../../console/src/sse.js";
 import { LANGUAGES, count, part, span, speak, t } from "../../console/src/words.js";
@@ -70,7 +70,7 @@ test("numbers are checked against the ranges of the server", () => {
   assert.deepEqual(faults({ ...DEFAULTS, polling_period_ms: 30_000 }), { idle_timeout_s: { low: 90, high: 3_600 } });
   assert.deepEqual(faults({ ...DEFAULTS, entries_per_minute_per_client: 19 }), { entries_per_minute_per_client: { low: 20, high: 600_000 } });
   assert.deepEqual(Object.keys(faults({ ...DEFAULTS, sub_windows: Number.NaN, pass_ttl_s: 59 })), ["sub_windows", "pass_ttl_s"]);
-  assert.ok(isZoneId("shop:a_b.c-1") && !isZoneId("") && !isZoneId("a/b") && !isZoneId("x".repeat(65)));
+  assert.ok(isZoneId("shop:a_b.c-1") && !isZoneId("") && !isZoneId(".") && !isZoneId("a b") && !isZoneId("a/b") && !isZoneId("x".repeat(65)));
   assert.equal(noticeFault("ko", "가\n나"), null);
   for (const [tag, text] of [["", "a"], ["k", "a"], ["ko", ""], ["ko", "a\tb"], ["ko", "x".repeat(501)]]) {
     assert.ok(noticeFault(tag, text), `${tag} ${text}`);
@@ -199,6 +199,16 @@ test("faults of an event are found at their part, here and in the server's words
   assert.equal(part("`events`: event x has its pre-queue from A on, and event sale ends only at B"), "ends");
   assert.equal(part("`events`: two events have the id sale"), "id");
   assert.equal(part("`events`: there are 33 events, and 32 are the most; delete those that are over"), null);
+});
+
+test("a draw that is made after its beginning is named", () => {
+  const draw = { ...SALE, order: "draw", randomness: "drand", fallback: "wait" };
+  const named = (before, time) => begunDraws(before, [draw], at(`2026-12-01T${time}Z`)).map(({ id }) => id);
+  assert.deepEqual(named([], "08:00:00"), ["sale"]);
+  assert.deepEqual(named([SALE], "10:59:59"), ["sale"], "the order was that of arrival before");
+  assert.deepEqual(named([{ ...draw, begins: "2026-12-01T08:45[Europe/Berlin]" }], "08:00:00"), ["sale"], "it was moved");
+  assert.deepEqual(named([{ ...draw, admit_per_minute: 5 }], "08:00:00"), [], "another change of a draw that goes on");
+  for (const time of ["07:59:59", "11:00:00"]) assert.deepEqual(named([], time), [], time);
 });
 
 test("a change of an event leaves a colleague's events as they are", () => {

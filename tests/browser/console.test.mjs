@@ -2,15 +2,13 @@
 // stops.
 
 import assert from "node:assert/strict";
-import { join } from "node:path";
 import { test } from "node:test";
 
 import { ROLES, TOKENS, api, dialog, toast } from "./console.mjs";
-import { OUT, Weir, axe, context, page, until, zone } from "./harness.mjs";
+import { Weir, axe, context, page, shot, until, zone } from "./harness.mjs";
 
 const HOT = "shop:checkout";
 /// Screenshots show the visible part. A whole table of hundreds of rows would be useless.
-const picture = (page, name) => page.screenshot({ path: join(OUT, `console-${name.replaceAll(" ", "-")}.png`) });
 const MANY = 300;
 /// Hundreds of zones, of which one becomes busy.
 const ZONES = Array.from({ length: MANY }, (_, n) => (n === 150 ? zone(HOT, { admit_per_minute: 10 }) : zone(`gov:forms-${n}`))).join("");
@@ -33,7 +31,7 @@ test("the busy zone is at once on top of hundreds, live", async (t) => {
   assert.ok((await at.locator("tbody [data-zone]").count()) < 60);
   assert.equal(await at.locator("th.c-waiting").getAttribute("aria-sort"), "descending");
   await until("it says so", async () => (await at.locator(".pulse").getAttribute("data-state")) === "live");
-  await picture(at, "zones");
+  await shot(at, "console zones");
   assert.deepEqual(await axe(at), []);
 
   // From now on the list fails, so changes arrive only by the stream.
@@ -108,7 +106,7 @@ test("a rate is halved, checked and restored by keyboard alone", async (t) => {
   const told = dialog(at).locator("tr", { hasText: "Last" }).locator("td");
   assert.equal(await told.count(), 2);
   assert.notEqual(await told.nth(0).textContent(), await told.nth(1).textContent());
-  await picture(at, "preview");
+  await shot(at, "console preview");
   assert.deepEqual(await axe(at), []);
   assert.equal((await policy(weir)).admit_per_minute, 10, "a preview changes nothing");
   await at.keyboard.press("Enter");
@@ -126,7 +124,7 @@ test("a rate is halved, checked and restored by keyboard alone", async (t) => {
   await until("both are listed", async () => (await changes.count()) === 2);
   assert.deepEqual(await changes.locator(".what").allTextContents(), ["Entries per minute 5 → 10", "Entries per minute 10 → 5"]);
   assert.match(await changes.nth(1).getByRole("button").textContent(), /^Undone/);
-  await picture(at, "zone");
+  await shot(at, "console zone");
 });
 
 test("an operator whose zone was changed meanwhile is shown that change", async (t) => {
@@ -142,7 +140,7 @@ test("an operator whose zone was changed meanwhile is shown that change", async 
   await at.getByRole("button", { name: "Review change…" }).click();
   await dialog(at).getByText("Somebody else changed this zone").waitFor();
   assert.deepEqual(await dialog(at).locator("tr", { hasText: "Entries per minute" }).locator("td").allTextContents(), ["10", "90"]);
-  await picture(at, "conflict");
+  await shot(at, "console conflict");
   assert.deepEqual(await axe(at), []);
   await dialog(at).getByRole("button", { name: "Review on top of it" }).click();
   await dialog(at).getByText("5,000 ms").waitFor();
@@ -223,7 +221,7 @@ test("a token is required, and a viewer sees what cannot be changed and why", as
   const weir = await Weir.start(t, { config: FEW + ROLES });
   const at = await page(t, `${weir.admin_url}/admin`);
   await at.getByLabel("Token").fill("weir_wrong");
-  await picture(at, "login");
+  await shot(at, "console login");
   assert.deepEqual(await axe(at), []);
   await at.keyboard.press("Enter");
   await at.getByText("The server does not accept this token.").waitFor();
@@ -241,7 +239,7 @@ test("a token is required, and a viewer sees what cannot be changed and why", as
   }
   const why = await at.getByRole("button", { name: "Hold" }).getAttribute("aria-describedby");
   assert.match(await at.locator(`#${why}`).textContent(), /role operator/);
-  await picture(at, "viewer");
+  await shot(at, "console viewer");
   assert.deepEqual(await axe(at), []);
 
   // The token belongs to this tab and travels only in the header.
@@ -291,7 +289,7 @@ test("old data is shown as out of date until the server is back", async (t) => {
   await at.getByText(/^Out of date: figures are from/).waitFor();
   assert.equal(await state(), "stale");
   assert.ok(await row(at, HOT).isVisible(), "the last known state is still shown");
-  await picture(at, "stale");
+  await shot(at, "console stale");
   assert.deepEqual(await axe(at), []);
   await weir.up();
   await until("it is live again", async () => (await state()) === "live");
@@ -306,7 +304,7 @@ test("events are listed, selected by kind, and paused for reading", async (t) =>
   const rows = at.locator("table.feed tbody tr");
   await patch(70);
   await rows.filter({ hasText: "→ 70" }).waitFor();
-  await picture(at, "events");
+  await shot(at, "console events");
   assert.deepEqual(await axe(at), []);
   await at.getByRole("button", { name: "Pause" }).click();
   await patch(80);
@@ -412,7 +410,7 @@ zone = "gov:forms"
   assert.deepEqual(await cells("2. staff"), ["API", "lets through", "header x-staff: a secret", "1", "0", "0", "0"]);
   assert.deepEqual(await cells("3. site"), ["file", "waits in gov:forms", "every request", "0", "0", "0", "0"]);
   assert.ok(!(await at.content()).includes(secret));
-  await picture(at, "routes");
+  await shot(at, "console routes");
   assert.deepEqual(await axe(at), []);
 });
 
@@ -421,7 +419,7 @@ test("servers and stores are listed, and a server is drained", async (t) => {
   const at = await page(t, `${weir.admin_url}/admin#/servers`);
   await at.getByText("serving", { exact: true }).first().waitFor();
   await until("its figures are there", async () => /\d/.test(await at.locator(".tile", { hasText: "Open files" }).locator("dd").textContent()));
-  await picture(at, "servers");
+  await shot(at, "console servers");
   assert.deepEqual(await axe(at), []);
   await at.getByRole("button", { name: "Drain this server…" }).click();
   await dialog(at).getByRole("button", { name: "Drain this server…" }).click();

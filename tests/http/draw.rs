@@ -5,12 +5,14 @@ use std::{fs, path::Path, process::Command};
 use serde_json::{Value, json};
 
 use crate::{
+    admin::weir as command,
     app::body,
     audit::{self, audited},
     client::Reply,
     clock::eventually,
     events::{in_s, patch},
     keys::KeyFiles,
+    metrics::gauge,
     redis::{Cluster, Standalone},
     weir::{Setup, Weir, binary, zone},
 };
@@ -256,6 +258,96 @@ pub(crate) fn the_order_of_a_pre_queue_is_drawn() {
     args.extend(names.iter().map(String::as_str));
     let (exit, out, err) = verify(dir.path(), &args);
     assert_eq!((exit, err.as_str()), (Some(0), ""), "{out}");
+}
+
+/// A draw is made after its event has begun. The change says what happens, and that happens: the list is frozen at once, and nobody enters
+/// until an operator states the value, which operators are told.
+pub(crate) fn a_draw_that_is_made_late_is_said_to_wait_for_its_value() {
+    let weir = Setup::zone(600, "mode = \"hold\"").start();
+    let join = || weir.post("/traffic/wait", &body("Z", None)).json()["token"].as_str().map(str::to_owned);
+    let tokens: Vec<String> = (0..3).filter_map(|_| join()).collect();
+    assert_eq!(tokens.len(), 3);
+    let change = json!({ "policy": { "mode": "auto" }, "events": [drawn(-40)] });
+    let path = "/admin/v1/zones/Z?dry_run=true";
+    let dry = weir.admin_ask("PATCH", path, &[("If-Match", "*")], Some(&change.to_string())).json();
+    let (status, changed) = patch(&weir, &change);
+    assert_eq!(status, 200, "{changed}");
+    for reply in [dry, changed] {
+        let warning = reply["warnings"][0].as_str().expect("a warning");
+        assert!(warning.starts_with("event sale: its draw began at "), "{warning}");
+        let eta = reply["etas"].as_array().and_then(|etas| etas.last()).expect("a wait");
+        let told = (&eta["place"], &eta["after_s"]);
+        assert_eq!(told, (&"last".into(), &Value::Null), "no wait is promised before the draw: {reply}");
+    }
+    let progress = || weir.admin_ask("GET", "/admin/v1/zones/Z", &[], None).json()["draw"].clone();
+    let overdue = |waits_for: &str| gauge(&weir, &format!("weir_draws_overdue{{waits_for=\"{waits_for}\"}}"));
+    let waiting = eventually("it is overdue", || {
+        Some(progress()).filter(|draw| draw["waits_for"] == "value" && draw["overdue_s"].as_u64() > Some(0))
+    });
+    let about = ["event", "stage", "source", "round"].map(|field| &waiting[field]);
+    assert_eq!(about, [&json!("sale"), &json!("frozen"), &json!("six dice, thrown on stage"), &Value::Null]);
+    eventually("the metric says so", || (overdue("value") == 1).then_some(()));
+    let told = eventually("the trouble is told", || progress()["trouble"].as_str().map(str::to_owned));
+    assert!(told.starts_with("no operator has stated the value yet"), "{told}");
+    let (code, said, complaint) = command(&["zones", "show", "Z"], Some(&weir));
+    assert_eq!(code, Some(0), "{complaint}");
+    assert!(
+        said.contains(
+            "waits for the value that an operator states (six dice, thrown on stage); OVERDUE for "
+        ),
+        "{said}"
+    );
+
+    let late = join().expect("a place");
+    assert_eq!(state_value(&weir, &json!({ "value": "3 1 6" })), "200");
+    let everybody: Vec<&String> = tokens.iter().chain([&late]).collect();
+    assert_eq!(enter_all(&[&weir], everybody.into_iter()).len(), 4);
+    eventually("the draw waits for nothing", || {
+        let draw = progress();
+        (draw["stage"] == "drawn" && draw["waits_for"].is_null() && draw["overdue_s"] == 0).then_some(())
+    });
+    eventually("the metric says so", || (overdue("value") == 0).then_some(()));
+    let receipt = |token: &str| weir.post("/draws/Z/sale/receipt", &body("Z", Some(token)));
+    assert!(tokens.iter().all(|token| receipt(token).json()["position"].is_u64()), "they were in line");
+    assert_eq!(self::said(&receipt(&late)), "no_draw", "whoever came later takes no part");
+
+    let [from, begins, ends] = [-120, -40, 600].map(|second| in_s(second).0);
+    let event = format!(
+        "[[zone.event]]\nid = \"sale\"\nprequeue_from = \"{from}\"\nbegins = \"{begins}\"\nends = \"{ends}\"\norder = \"draw\"\n"
+    );
+    let setup = Setup::new(&zone("Z", 600, &event));
+    let checked = Command::new(binary()).arg("check-config").arg(setup.config_path()).output();
+    let checked = checked.expect("the binary runs");
+    let warnings = String::from_utf8(checked.stderr).expect("text");
+    assert!(checked.status.success(), "{warnings}");
+    assert!(warnings.contains("weir: warning: zone Z: event sale: its draw began at "), "{warnings}");
+}
+
+/// Before a draw nobody has a rank: also while an operator holds the zone, and nobody is told that everything may be sold out before.
+pub(crate) fn nobody_has_a_rank_before_the_draw() {
+    let weir = Setup::zone(600, "").start();
+    let stock = json!({ "tiers": [{ "id": "floor", "label": {"en": "Floor"}, "remaining": 1 }] });
+    let set = || weir.admin_ask("PUT", "/admin/v1/zones/Z/stock", &[], Some(&stock.to_string())).json();
+    assert_eq!(patch(&weir, &json!({ "events": [drawn(300)] })).0, 200);
+    let join = || weir.post("/traffic/wait", &body("Z", None)).json();
+    eventually("places are taken", || join()["waiting"]["opensInMs"].is_u64().then_some(()));
+    let [_, _, last] = [join(), join(), join()];
+    let token = last["token"].as_str().expect("a token");
+    for mode in ["auto", "hold", "closed"] {
+        assert_eq!(patch(&weir, &json!({ "policy": { "mode": mode } })).0, 200);
+        assert_eq!(set()["beyond"], 0, "{mode}");
+        let first = eventually(mode, || {
+            let told = weir.post("/traffic/entry", &body("Z", Some(token))).json()["waiting"].clone();
+            (told["opensInMs"].is_u64() == (mode == "auto") && told["stock"].is_object()).then_some(told)
+        });
+        assert_eq!(
+            (&first["reason"], &first["etaSeconds"]),
+            (&"draw".into(), &Value::Null),
+            "{mode}: {first}"
+        );
+        assert_eq!(first["beyondStock"], Value::Null, "{mode}: {first}");
+        assert!(first["rank"].as_u64() >= Some(4), "so many people wait: {first}");
+    }
 }
 
 /// Two servers share a Redis that loses everything after the freeze, and again after the line was dealt. They give it back, and the

@@ -91,6 +91,9 @@ pub(crate) fn an_event_is_reported_after_a_kill() {
     let (html, json) = (file("sale.html"), file("sale.json"));
     let audit = log.to_str().expect("UTF-8");
     let files = ["--out", &html, "--json", &json, "--audit-dir", audit];
+    let one_file = ["event", "report", "Z", "sale", "--out", &html, "--json", &html];
+    let (code, _, complaint) = command(&one_file, Some(&weir));
+    assert!(code == Some(64) && complaint.contains("name two files"), "{complaint}");
     let report = |event: &str| {
         let args: Vec<&str> = ["event", "report", "Z", event].into_iter().chain(files).collect();
         command(&args, Some(&weir))

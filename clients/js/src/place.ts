@@ -359,7 +359,7 @@ export class Place {
 
   #keepWaiting({ rank, eta: told, reason: why, stale, periodMs, opensInMs, stock, beyondStock }: Waiting, token: string): void {
     const { first: earlierFirst = 0, progress: earlierProgress = 0 } = this.#kept ?? {};
-    // Before a draw nobody has a rank: it says how many take part.
+    // Before a draw nobody has a rank: it says how many wait.
     const isUndrawn = why === "draw";
     const first = isUndrawn ? 0 : Math.max(earlierFirst, rank);
     let reason: Kept["reason"] = why;

@@ -6,6 +6,7 @@
 
 use jiff::{
     Timestamp,
+    civil::{Date, DateTime},
     fmt::temporal::{DateTimeParser, Pieces},
     tz::{AmbiguousOffset, Disambiguation, OffsetConflict},
 };
@@ -16,6 +17,23 @@ pub enum InstantFault {
     /// It is written in another way.
     #[error("is not an instant as 2026-12-01T08:00:00Z or 2026-12-01T09:00[Europe/Berlin]: {0}")]
     Form(String),
+    /// It is a date.
+    #[error("has no time of day: write it behind a T, as in {INSTANTS}")]
+    NoTime,
+    /// Nothing says where on earth the clocks show it.
+    #[error("has neither a time zone nor an offset: write {INSTANTS}")]
+    NoZone,
+    /// What stands behind the time of day is neither a time zone nor an offset.
+    #[error("ends in {0:?}, which is neither a time zone in square brackets nor an offset: write {INSTANTS}")]
+    Behind(String),
+    /// There is no such time zone.
+    #[error(
+        "names the time zone {0:?}, which is not known: write its long name, as in 2026-12-01T09:00[Asia/Seoul]"
+    )]
+    UnknownZone(String),
+    /// The time zone has another offset.
+    #[error("has an offset that is not that of its time zone then: leave the offset out, or correct it")]
+    OtherOffset,
     /// The time zone's clocks skip this time of day.
     #[error("is a time of day that the clocks of this time zone skip on that day")]
     Skipped,
@@ -33,6 +51,10 @@ pub enum InstantFault {
     Range,
 }
 
+/// The ways to write an instant.
+const INSTANTS: &str =
+    "2026-12-01T09:00[Asia/Seoul], with an offset 2026-12-01T09:00+09:00, or in UTC 2026-12-01T00:00:00Z";
+
 /// Reads an instant. Returns the seconds since 1970-01-01 UTC, not 0.
 ///
 /// # Errors
@@ -49,17 +71,17 @@ pub fn parse_instant(text: &str) -> Result<u32, InstantFault> {
         DateTimeParser::new().offset_conflict(OffsetConflict::Reject).disambiguation(Disambiguation::Reject);
     // jiff reads a space between date and time, too. Instants are words of texts.
     if text.contains(char::is_whitespace) {
-        return Err(InstantFault::Form("it has a space".to_owned()));
+        return Err(InstantFault::Form("it has a space; write T between date and time".to_owned()));
     }
     let instant = if text.contains('[') {
         match PARSER.parse_zoned(text) {
             Ok(zoned) => zoned.timestamp(),
             Err(fault) => {
-                return Err(ambiguity(text).unwrap_or_else(|| InstantFault::Form(fault.to_string())));
+                return Err(with_zone(text).or_else(|| without(text)).unwrap_or_else(|| form(&fault)));
             }
         }
     } else {
-        text.parse::<Timestamp>().map_err(|fault| InstantFault::Form(fault.to_string()))?
+        text.parse::<Timestamp>().map_err(|fault| without(text).unwrap_or_else(|| form(&fault)))?
     };
     if instant.subsec_nanosecond() != 0 {
         return Err(InstantFault::Fraction);
@@ -67,14 +89,37 @@ pub fn parse_instant(text: &str) -> Result<u32, InstantFault> {
     u32::try_from(instant.as_second()).ok().filter(|&second| second > 0).ok_or(InstantFault::Range)
 }
 
-/// Why a text, which has a time of day that the clocks of its zone skip or show twice, means no instant.
-fn ambiguity(text: &str) -> Option<InstantFault> {
+fn form(fault: &jiff::Error) -> InstantFault {
+    InstantFault::Form(fault.to_string())
+}
+
+/// Why a text that begins as an instant, and lacks a part of it, is none.
+fn without(text: &str) -> Option<InstantFault> {
+    let (date, rest) = text.split_at_checked("2026-12-01".len())?;
+    date.parse::<Date>().ok()?;
+    let Some(time) = rest.strip_prefix(['T', 't']) else { return Some(InstantFault::NoTime) };
+    let digits = time.find(|c: char| !c.is_ascii_digit() && c != ':').unwrap_or(time.len());
+    let (shown, behind) = text.split_at(text.len() - time.len() + digits);
+    shown.parse::<DateTime>().ok()?;
+    match behind {
+        "" => Some(InstantFault::NoZone),
+        _ if behind.contains('[') => None,
+        _ => Some(InstantFault::Behind(behind.to_owned())),
+    }
+}
+
+/// Why a text with a date, a time of day and a time zone means no instant.
+fn with_zone(text: &str) -> Option<InstantFault> {
     let pieces = Pieces::parse(text).ok()?;
-    let zone = pieces.to_time_zone().ok().flatten()?;
-    let local = pieces.date().to_datetime(pieces.time().unwrap_or_default());
-    match zone.to_ambiguous_timestamp(local).offset() {
+    let Ok(zone) = pieces.to_time_zone() else {
+        let name = text.split(['[', ']']).nth(1).unwrap_or_default();
+        return Some(InstantFault::UnknownZone(name.to_owned()));
+    };
+    let local = pieces.date().to_datetime(pieces.time()?);
+    match zone?.to_ambiguous_timestamp(local).offset() {
         AmbiguousOffset::Gap { .. } => Some(InstantFault::Skipped),
         AmbiguousOffset::Fold { .. } if pieces.to_numeric_offset().is_none() => Some(InstantFault::Twice),
+        _ if pieces.to_numeric_offset().is_some() => Some(InstantFault::OtherOffset),
         _ => None,
     }
 }
@@ -121,13 +166,10 @@ mod tests {
             "none",
             "0",
             "1790000000",
-            "2026-12-01",
-            "2026-12-01T08:00",
-            "2026-12-01T08:00:00",
             "2026-12-01T08:00:00Z ",
+            "2026-12-01 08:00:00Z",
             "2026-13-01T08:00:00Z",
-            "2026-12-01T09:00[Europe/Nowhere]",
-            "2026-12-01T09:00+05:00[Europe/Berlin]",
+            "2026-12-01T24:00Z",
             "2026-12-01T09:00[Europe/Berlin",
             "tomorrow",
         ] {
@@ -136,6 +178,24 @@ mod tests {
                 "{text:?}: {:?}",
                 parse_instant(text)
             );
+        }
+        for (text, fault) in [
+            ("2026-12-01", InstantFault::NoTime),
+            ("2026-12-01Z", InstantFault::NoTime),
+            ("2026-12-01+09:00", InstantFault::NoTime),
+            ("2026-12-01+09:00[Asia/Seoul]", InstantFault::NoTime),
+            ("2026-12-01T08:00", InstantFault::NoZone),
+            ("2026-12-01T08:00:00", InstantFault::NoZone),
+            ("2026-12-01T09:00KST", InstantFault::Behind("KST".to_owned())),
+            ("2026-12-01T09:00Asia/Seoul", InstantFault::Behind("Asia/Seoul".to_owned())),
+            ("2026-12-01T09:00+9", InstantFault::Behind("+9".to_owned())),
+            ("2026-12-01T09:00[Europe/Nowhere]", InstantFault::UnknownZone("Europe/Nowhere".to_owned())),
+            ("2026-12-01T09:00[KST]", InstantFault::UnknownZone("KST".to_owned())),
+            ("2026-12-01T09:00+05:00[Europe/Berlin]", InstantFault::OtherOffset),
+        ] {
+            assert_eq!(parse_instant(text), Err(fault.clone()), "{text}");
+            let said = fault.to_string();
+            assert!(said.contains("write") || said.contains("leave"), "{text} {said}");
         }
         assert_eq!(parse_instant("2026-12-01T08:00:00.5Z"), Err(InstantFault::Fraction));
         for text in

@@ -392,6 +392,24 @@ impl Schedule {
         }
     }
 
+    /// What happens with the draws that are new beside `before`, and whose events have begun already at `unix_s` (seconds since 1970): one
+    /// text for each.
+    #[must_use]
+    pub fn begun_draws(&self, before: &Self, unix_s: u64) -> Vec<String> {
+        let is_new = |event: &&Event| {
+            let old = before.get(event.id.as_str());
+            event.draw.is_some() && !old.is_some_and(|old| old.is_same(event) && old.draw.is_some())
+        };
+        let begun = self.0.iter().filter(is_new).filter(|event| event.stage(unix_s) == Stage::Open);
+        let text = |Event { id, begins, .. }: &Event| {
+            format!(
+                "event {id}: its draw began at {begins}. Unless its list is frozen already, that happens as soon as a server reads this: only \
+                 people who are in line then take part, people who come later stand behind them, and nobody enters until the order is drawn"
+            )
+        };
+        begun.map(text).collect()
+    }
+
     /// What is different in `new`, one text for each event.
     #[must_use]
     pub fn changes(&self, new: &Self) -> Vec<String> {
@@ -873,6 +891,25 @@ pub(crate) mod tests {
             Ok(()),
             "it has no draw"
         );
+    }
+
+    #[test]
+    fn a_draw_that_is_made_after_its_beginning_is_named() {
+        let schedule = |events| Schedule::new(events, &Policy::default()).expect("a schedule");
+        let event = drawn(Randomness::Drand, DrawFallback::Wait);
+        let new = schedule(vec![event.clone()]);
+        let (begun_s, over_s) = (at("2026-12-01T08:00:00Z"), at("2026-12-01T11:00:00Z"));
+        let said = |before: &Schedule, unix_s| new.begun_draws(before, unix_s).join("; ");
+        let none = Schedule::default();
+        assert!(said(&none, begun_s).starts_with("event sale: its draw began at 2026-12-01T09:00["));
+        assert_eq!([said(&none, begun_s - 1), said(&none, over_s)], ["", ""], "it is to come, or over");
+        let arrival = schedule(vec![sale()]);
+        assert_ne!(said(&arrival, begun_s), "", "the order was that of arrival before");
+        let faster = Event { admit_per_minute: Some(5), ..event.clone() };
+        assert_eq!(said(&schedule(vec![faster]), begun_s), "", "another change of a draw that goes on");
+        let earlier = Event { begins: moment("2026-12-01T08:45[Europe/Berlin]"), ..event };
+        assert_ne!(said(&schedule(vec![earlier]), begun_s), "", "it was moved");
+        assert!(arrival.begun_draws(&none, begun_s).is_empty(), "it has no draw");
     }
 
     #[test]

@@ -88,10 +88,12 @@ impl Snapshot {
         self.policy.mode_after(self.drawn)
     }
 
-    /// Whether a draw is to decide the order, and has not yet.
+    /// Whether a draw is to decide the order, and has not yet: also while an operator holds or closes the zone. If the zone is open,
+    /// nobody waits for the draw.
     #[must_use]
     pub fn is_undrawn(&self) -> bool {
-        self.mode() != self.policy.mode
+        let draw = self.policy.opens_at.draw;
+        draw != 0 && draw != self.drawn.draw && self.policy.mode != Mode::Open
     }
 
     /// The live and the present tickets ahead of a ticket; `None` if it is gone. A ticket newer than the snapshot stands behind all
@@ -164,4 +166,29 @@ pub struct Occupancy {
     /// Nobody enters before this instant, because nobody knows who is inside until then; 0 if it is known. In milliseconds on the
     /// store's clock.
     pub blind_until_ms: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Now, Opening, Zone};
+
+    const NOW: Now = Now { ms: 0, unix_ms: 0 };
+
+    #[test]
+    fn a_zone_is_undrawn_until_its_line_is_dealt_or_an_operator_opens_it() {
+        let is_undrawn = |mode, draw, dealt_by| {
+            let policy = Policy { mode, opens_at: Opening { unix_s: 1, draw }, ..Policy::default() };
+            let mut snapshot = Zone::new(policy, 1, NOW).beat(&[], NOW);
+            snapshot.drawn = Drawn { draw: dealt_by, ..Drawn::default() };
+            snapshot.is_undrawn()
+        };
+        for mode in [Mode::Auto, Mode::Hold, Mode::Closed] {
+            assert_eq!(
+                [is_undrawn(mode, 7, 0), is_undrawn(mode, 7, 7), is_undrawn(mode, 0, 0)],
+                [true, false, false]
+            );
+        }
+        assert!(!is_undrawn(Mode::Open, 7, 0), "everybody enters at once");
+    }
 }

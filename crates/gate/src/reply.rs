@@ -36,9 +36,9 @@ pub struct Eta {
 pub enum Reason {
     /// The zone admits nobody at present, and no end is known.
     Held,
-    /// The order is still to be drawn. Nobody has a rank yet, and the rank that is told says how many people take part.
+    /// The order is still to be drawn. Nobody has a rank yet, and the rank that is told says how many people wait.
     Draw,
-    /// The wait is longer, because an operator lets fewer people in, or did for a while.
+    /// The wait is longer, because an operator lets fewer people in, or did for a while, or lets them in later.
     Slowed,
     /// The wait is longer, because the store did not answer for a while.
     Interrupted,
@@ -49,6 +49,10 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Held, Self::Draw, Self::Slowed, Self::Interrupted, Self::Returned, Self::Slower];
+
     /// The word on the wire.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -70,7 +74,7 @@ pub enum Reply {
     Waiting {
         /// The token for the next poll. It remembers the wait that was told; older tokens of the same ticket stay valid.
         token: Token,
-        /// 1 + the live tickets ahead.
+        /// 1 + the live tickets ahead. Before a draw, how many people wait.
         rank: u64,
         /// The wait; none while it is unknown.
         eta: Option<Eta>,

@@ -28,6 +28,7 @@ use std::{
     process::ExitCode,
 };
 
+use admission::Schedule;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tracing_subscriber::layer::SubscriberExt as _;
 
@@ -80,7 +81,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
             let of_config =
                 config.dangers.iter().cloned().chain(idle_routes(&config)).chain(contradictions(&config));
             let unused = unused_templates(&config, &pages);
-            for danger in unknown.chain(of_config).chain(unused) {
+            for danger in unknown.chain(of_config).chain(begun_draws(&config)).chain(unused) {
                 let _ = writeln!(io::stderr(), "weir: warning: {danger}");
             }
             print(&format!(
@@ -204,6 +205,15 @@ fn idle_routes(config: &Config) -> impl Iterator<Item = String> {
 fn contradictions(config: &Config) -> impl Iterator<Item = String> {
     config.zones.iter().flat_map(|(zone, definition)| {
         definition.contradictions().into_iter().map(move |what| format!("zone {zone}: {what}"))
+    })
+}
+
+/// What is said about draws whose events have begun.
+fn begun_draws(config: &Config) -> impl Iterator<Item = String> {
+    let now_s = unix_ms() / 1_000;
+    config.zones.iter().flat_map(move |(zone, definition)| {
+        let begun = definition.schedule.begun_draws(&Schedule::default(), now_s).into_iter();
+        begun.map(move |what| format!("zone {zone}: {what}"))
     })
 }
 

@@ -12,6 +12,7 @@
 
 mod drand;
 mod kept;
+mod progress;
 
 use std::{
     collections::HashMap,
@@ -22,12 +23,15 @@ use std::{
 use ::draw::{Announced, Fallback, QUICKNET, Randomness, Receipt, Signer, Statement, Terms, VerifierKey};
 use admission::{Census, Dealt, DrawFallback, Event, Lots, ZoneId};
 use gate::{AnyStore, Gate, ZoneDraw, definitions::EventJson};
+use metrics::Gauge;
 use serde_json::{Value, json};
 use store::StoreError;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 pub use drand::{Relay, RelayFault};
 pub use kept::Kept;
+use progress::stage_of;
+pub use progress::{Progress, WaitsFor};
 
 /// How often the draws are looked at.
 const TICK: Duration = Duration::from_millis(200);
@@ -73,6 +77,10 @@ enum Fault {
     Unsettled,
     #[error("no relay of drand has round {0} yet: {1}")]
     NoRound(u64, String),
+    #[error(
+        "no operator has stated the value yet ({0:?}), and nobody enters until then: POST /admin/v1/zones/ZONE/draws/EVENT"
+    )]
+    NoValue(String),
 }
 
 /// Why an operator's statement is not taken.
@@ -89,6 +97,8 @@ pub enum NotStated {
 }
 
 type Key = (ZoneId, u32);
+
+type OverdueGauges = [Gauge; WaitsFor::ALL.len()];
 
 /// What this server knows of one draw.
 #[derive(Default)]
@@ -110,13 +120,16 @@ pub struct Draws {
     gate: Arc<Gate<AnyStore>>,
     settings: DrawSettings,
     known: Mutex<HashMap<Key, Known>>,
+    /// How many are overdue, in the order of [`WaitsFor::ALL`].
+    overdue: OverdueGauges,
 }
 
 impl Draws {
-    /// Draws of the zones that `gate` serves.
+    /// Draws of the zones that `gate` serves. `overdue` shows how many should have taken place, in the order of
+    /// [`WaitsFor::ALL`].
     #[must_use]
-    pub fn new(gate: Arc<Gate<AnyStore>>, settings: DrawSettings) -> Arc<Self> {
-        Arc::new(Self { gate, settings, known: Mutex::default() })
+    pub fn new(gate: Arc<Gate<AnyStore>>, settings: DrawSettings, overdue: OverdueGauges) -> Arc<Self> {
+        Arc::new(Self { gate, settings, known: Mutex::default(), overdue })
     }
 
     /// Holds each draw that is due, until it is dropped.
@@ -139,10 +152,27 @@ impl Draws {
                 }
                 known.trouble = trouble;
             }
-            self.known().retain(|key, _| {
+            let mut known = self.known();
+            known.retain(|key, _| {
                 draws.iter().any(|draw| draw.zone == key.0 && draw.event.draw_number() == key.1)
             });
+            let of = |draw: &ZoneDraw| {
+                Progress::of(draw, known.get(&(draw.zone.clone(), draw.event.draw_number())))
+            };
+            let due = draws.iter().filter(|draw| draw.is_due).map(of);
+            let overdue: Vec<_> = due.filter(|of| of.overdue_s > 0).filter_map(|of| of.waits_for).collect();
+            for (gauge, (waits_for, _)) in self.overdue.iter().zip(WaitsFor::ALL) {
+                gauge.set(overdue.iter().filter(|of| **of == waits_for).count() as f64);
+            }
         }
+    }
+
+    /// Where the draw is that decides who enters first in a zone; `None` where that is the order of arrival.
+    #[must_use]
+    pub fn progress(&self, zone: &ZoneId) -> Option<Progress> {
+        let draw = self.gate.draw_that_decides(zone.as_str())?;
+        let known = self.known();
+        Some(Progress::of(&draw, known.get(&(draw.zone.clone(), draw.event.draw_number()))))
     }
 
     /// Whether the store was given the record of a draw since it may last have lost it.
@@ -185,11 +215,7 @@ impl Draws {
     #[must_use]
     pub fn announcement(&self, zone: &ZoneId, event: &Event) -> Value {
         let kept = self.kept(zone, event);
-        let stage = match &kept {
-            None => "announced",
-            Some(kept) if kept.randomness().is_none() => "frozen",
-            Some(_) => "drawn",
-        };
+        let stage = stage_of(kept.as_deref());
         let written = EventJson::from(event);
         json!({
             "zone": zone.as_str(),
@@ -363,7 +389,14 @@ impl Draws {
 
     /// Fetches the announced round, once it is due. A value that an operator states comes by [`Draws::state`].
     async fn ask_for_randomness(&self, draw: &ZoneDraw, key: &Key, kept: &Arc<Kept>) -> Result<(), Fault> {
-        let Announced::Drand { round } = kept.checkpoint().terms().announced else { return Ok(()) };
+        let terms = kept.checkpoint().terms();
+        let round = match &terms.announced {
+            Announced::Drand { round } => *round,
+            Announced::Stated { source } if draw.is_due && draw.unix_ms / 1_000 > terms.start_unix_s => {
+                return Err(Fault::NoValue(source.clone()));
+            }
+            Announced::Stated { .. } => return Ok(()),
+        };
         let due_ms = QUICKNET.round_unix_s(round) * 1_000;
         if store::unix_ms() < due_ms {
             return Ok(());

@@ -18,7 +18,10 @@ mod outline;
 mod page;
 mod text;
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -78,11 +81,29 @@ struct Report {
     draw: Value,
 }
 
+/// Whether two names are those of one file, which need not exist.
+fn is_one_file(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| {
+        let in_dir = || {
+            let dir = path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."));
+            Some(dir.canonicalize().ok()?.join(path.file_name()?))
+        };
+        path.canonicalize().ok().or_else(in_dir).unwrap_or_else(|| path.to_owned())
+    };
+    real(one) == real(other)
+}
+
 /// Writes the report, and prints what was written. `audit` is the directory of the server's audit log, if this process may read it.
 ///
 /// # Errors
 /// The server does not answer, nothing is known of the event, or a file cannot be written.
 pub async fn run(wanted: &Wanted, server: &Server, audit: Option<PathBuf>) -> Result<(), Failure> {
+    if let (Some(html), Some(json)) = (&wanted.html, &wanted.json)
+        && is_one_file(html, json)
+    {
+        let what = format_args!("--out and --json are both {}: name two files", json.display());
+        return Err(Failure::new(failure::USAGE, what));
+    }
     let path = report_of(&wanted.zone, &wanted.event, wanted.begins.as_deref());
     let reply = client_of(server)?.get(&path).await?.value;
     let mut report: Report = serde_json::from_value(reply).map_err(|why| {

@@ -3,7 +3,7 @@
 //! What happens to zones and stores comes from the event bus, in batches. Requests and connections are counted where they
 //! end, through handles that were made beforehand, because an event for each poll would cost more than its counter.
 //!
-//! Invariants: labels are bounded (zone, route, status, call, cell, subscriber; never a ticket, a token or an address);
+//! Invariants: labels are bounded (zone, route, status, call, cell, subscriber, what a draw waits for; never a ticket, a token or an address);
 //! a zone that is no longer served has no series; a counter that follows events is set to totals, so that the next event
 //! corrects a lost one. Where that is impossible, `weir_events_lost_total` counts the loss.
 
@@ -36,6 +36,7 @@ use events::{Batch, Bus, Event, Kind, Kinds, RefusalReason, Scope, SubscribeErro
 use gate::{Gate, Trouble, cells::Health, pace::Pacing};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use crate::draws::WaitsFor;
 use exposition::Exposition;
 use registry::Registry;
 
@@ -80,6 +81,8 @@ pub struct Metrics {
     pub limits_unknown: Counter,
     /// Servers of the store that have not read an event.
     pub unarmed_servers: Gauge,
+    /// Draws that should have taken place, by what they wait for: in the order of [`WaitsFor::ALL`].
+    pub overdue_draws: [Gauge; WaitsFor::ALL.len()],
     /// Open streams of waiting users.
     pub streams: Gauge,
     /// Streams that were refused because their client has too many.
@@ -115,6 +118,8 @@ impl Metrics {
             connections: Connections::new(&registry),
             limits_unknown: registry.counter(names::LIMITS_UNKNOWN, &[]),
             unarmed_servers: registry.gauge(names::UNARMED_SERVERS, &[]),
+            overdue_draws: WaitsFor::ALL
+                .map(|(_, waits_for)| registry.gauge(names::DRAWS_OVERDUE, &[("waits_for", waits_for)])),
             streams: registry.gauge(names::STREAMS_OPEN, &[]),
             streams_refused: registry.counter(names::CLIENT_STREAMS_REFUSED, &[]),
             bus,

@@ -16,6 +16,7 @@ use std::{
 };
 
 use check::{Route, question::Question, written};
+use gate::definitions::{EventFault, EventJson};
 use hyper::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::{Map, Value, json};
@@ -400,6 +401,7 @@ fn set_event(events: &mut Vec<Value>, name: &str, text: &str) -> Result<(), Fail
         (Some((id, language)), _) => (id, "notice", Some(language)),
         (None, Some((id, field))) if OF_EVENT.contains(&field) => (id, field, None),
         _ if text.is_empty() => {
+            check_name(name, name)?;
             let before = events.len();
             events.retain(|event| event["id"] != name);
             let known = events.len() < before;
@@ -417,10 +419,14 @@ fn set_event(events: &mut Vec<Value>, name: &str, text: &str) -> Result<(), Fail
             return Err(Failure::new(failure::USAGE, what));
         }
     };
-    let at = events.iter().position(|event| event["id"] == id).unwrap_or_else(|| {
-        events.push(json!({ "id": id }));
-        events.len() - 1
-    });
+    let at = match events.iter().position(|event| event["id"] == id) {
+        Some(at) => at,
+        None => {
+            check_name(name, id)?;
+            events.push(json!({ "id": id }));
+            events.len() - 1
+        }
+    };
     let event = &mut events[at];
     match (language, text.is_empty()) {
         (Some(language), false) => event["notice"][language] = text.into(),
@@ -431,6 +437,12 @@ fn set_event(events: &mut Vec<Value>, name: &str, text: &str) -> Result<(), Fail
         }
     }
     Ok(())
+}
+
+/// Checks the name of an event in `event.FIELD`.
+fn check_name(field: &str, id: &str) -> Result<(), Failure> {
+    let wrong = |fault: EventFault| Failure::new(failure::USAGE, format!("`event.{field}`: {}", fault.what));
+    EventJson::name(id).map(drop).map_err(wrong)
 }
 
 #[cfg(test)]
@@ -484,8 +496,29 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_no_event_can_have_is_named() {
+        let said = |field: &str, text: &str| {
+            let body = body_of(&[(field.to_owned(), text.to_owned())], &json!([{ "id": "sale" }]));
+            body.expect_err(field).to_string()
+        };
+        for (field, text, name) in [
+            ("event.spring sale.begins", "x", "spring sale"),
+            ("event.spring sale.notice.en", "x", "spring sale"),
+            ("event..begins", "x", ""),
+            ("event..begins", "", ""),
+            ("event...begins", "x", "."),
+            ("event.sale .begins", "x", "sale "),
+            ("event.spring sale", "", "spring sale"),
+            ("event.", "", ""),
+        ] {
+            let wanted = format!("`{field}`: {name:?} is no name of an event: it has 1 to 64 of A-Z");
+            assert!(said(field, text).contains(&wanted), "{}", said(field, text));
+        }
+    }
+
+    #[test]
     fn every_field_of_an_event_can_be_set() {
-        let event = gate::definitions::EventJson {
+        let event = EventJson {
             id: "a".to_owned(),
             prequeue_from: String::new(),
             begins: String::new(),

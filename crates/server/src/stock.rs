@@ -22,7 +22,7 @@ use std::{
 use admission::{Stock, Tier, ZoneId};
 use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
-use gate::cells::Cells;
+use gate::{Reason, cells::Cells};
 use serde_json::Value;
 use store::redis::Redis;
 use tokio::{sync::Semaphore, time::sleep};
@@ -71,10 +71,11 @@ impl InStock {
         self.stock.tiers().iter().map(number).collect()
     }
 
-    /// Whether as many people are ahead of this rank as pieces are left, or more. Each of them may take one.
+    /// Whether as many people are ahead of somebody who is told this rank as pieces are left, or more. Each of them may take one. Before a
+    /// draw nobody has a rank, and everybody may be the first.
     #[must_use]
-    pub fn is_beyond(&self, rank: u64) -> bool {
-        self.total.is_some_and(|total| rank > total)
+    pub fn is_beyond(&self, rank: u64, reason: Option<Reason>) -> bool {
+        reason != Some(Reason::Draw) && self.total.is_some_and(|total| rank > total)
     }
 }
 
@@ -234,11 +235,12 @@ mod tests {
         let tier =
             |id: &str, remaining: Value| json!({"id": id, "label": {"en": id}, "remaining": remaining});
         let some = of(&json!([tier("a", 2.into()), tier("b", 3.into())]));
-        assert!(!some.is_beyond(5), "four are ahead, and five pieces are left");
-        assert!(some.is_beyond(6));
-        assert!(of(&json!([tier("a", 0.into())])).is_beyond(1), "nothing is left");
+        assert!(!some.is_beyond(5, None), "four are ahead, and five pieces are left");
+        assert!(some.is_beyond(6, None) && some.is_beyond(6, Some(Reason::Held)));
+        assert!(!some.is_beyond(6, Some(Reason::Draw)), "nobody has a rank before the draw");
+        assert!(of(&json!([tier("a", 0.into())])).is_beyond(1, None), "nothing is left");
         let unknown = of(&json!([tier("a", 0.into()), tier("b", Value::Null)]));
-        assert!(!unknown.is_beyond(u64::MAX), "nobody knows how many are left of b");
+        assert!(!unknown.is_beyond(u64::MAX, None), "nobody knows how many are left of b");
     }
 
     #[test]

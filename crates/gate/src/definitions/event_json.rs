@@ -111,6 +111,17 @@ impl From<&Event> for EventJson {
 }
 
 impl EventJson {
+    /// Reads the name of an event.
+    ///
+    /// # Errors
+    /// An [`EventFault`] that says what names may be.
+    pub fn name(text: &str) -> Result<ZoneId, EventFault> {
+        ZoneId::parse(text).map_err(|_| EventFault {
+            field: "id",
+            what: format!("{text:?} is no name of an event: it has 1 to 64 of A-Z a-z 0-9 _ . : -, and is neither . nor .."),
+        })
+    }
+
     /// How the order is drawn.
     fn draw(&self) -> Result<Option<DrawTerms>, EventFault> {
         let fault = |field, what| Err(EventFault { field, what });
@@ -172,10 +183,7 @@ impl EventJson {
             PageAddress::parse(text).map(Some).map_err(fault)
         };
         Ok(Event {
-            id: ZoneId::parse(&self.id).map_err(|_| EventFault {
-                field: "id",
-                what: "an event's id is 1 to 64 of A-Z a-z 0-9 _ . : -, and neither . nor ..".to_owned(),
-            })?,
+            id: Self::name(&self.id)?,
             prequeue_from: moment("prequeue_from", &self.prequeue_from)?,
             begins: moment("begins", &self.begins)?,
             ends: moment("ends", &self.ends)?,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use admission::{Census, Deal, Dealt, Event, Lots, ZoneId};
-use store::{Store, StoreError};
+use store::{Line, Store, StoreError};
 
 use super::Gate;
 use crate::room::Room;
@@ -21,6 +21,8 @@ pub struct ZoneDraw {
     pub is_known: bool,
     /// The epoch of the zone, as this server saw it last. In another epoch the store may have lost what it kept.
     pub epoch: u32,
+    /// The zone's own clock, in milliseconds since 1970.
+    pub unix_ms: u64,
 }
 
 /// The draw that decides who enters first in a zone.
@@ -63,27 +65,19 @@ impl<S: Store> Gate<S> {
     /// The draws of all events, due or not.
     #[must_use]
     pub fn draws(&self) -> Vec<ZoneDraw> {
-        let mut all = Vec::new();
-        for room in self.rooms.load().values().filter(|room| room.has_schedule()) {
-            let (definition, drawn, policy) = (room.definition(), room.drawn(), room.policy());
-            let unix_ms = room.unix_ms_now().unwrap_or_else(store::unix_ms);
-            for event in definition.schedule.events() {
-                let draw = event.draw_number();
-                if draw == 0 {
-                    continue;
-                }
-                let has_begun = unix_ms >= u64::from(event.begins.unix_s()) * 1_000;
-                all.push(ZoneDraw {
-                    zone: room.zone.clone(),
-                    event: event.clone(),
-                    is_due: has_begun && policy.opens_at.draw == draw && drawn.draw != draw,
-                    is_known: room.lots(draw).is_some(),
-                    epoch: room.epoch(),
-                });
-            }
-        }
+        let rooms = self.rooms.load();
+        let scheduled = rooms.values().filter(|room| room.has_schedule());
+        let mut all: Vec<ZoneDraw> = scheduled.flat_map(|room| draws_of(room)).collect();
         all.sort_by(|a, b| (&a.zone, &a.event.id).cmp(&(&b.zone, &b.event.id)));
         all
+    }
+
+    /// The draw that decides who enters first in a zone, as [`Gate::draws`] has it; none where that is the order of arrival.
+    #[must_use]
+    pub fn draw_that_decides(&self, zone: &str) -> Option<ZoneDraw> {
+        let event = self.deciding_draw(zone)?.event;
+        let rooms = self.rooms.load();
+        draws_of(rooms.get(zone)?).into_iter().find(|draw| draw.event == event)
     }
 
     /// Lists who waits in a zone.
@@ -140,4 +134,22 @@ impl<S: Store> Gate<S> {
     pub(super) fn served(&self, zone: &ZoneId) -> Result<Arc<Room<S::Line>>, StoreError> {
         self.rooms.load().get(zone).cloned().ok_or(StoreError::UnknownZone)
     }
+}
+
+fn draws_of<L: Line>(room: &Room<L>) -> Vec<ZoneDraw> {
+    let (definition, drawn, policy) = (room.definition(), room.drawn(), room.policy());
+    let unix_ms = room.unix_ms_now().unwrap_or_else(store::unix_ms);
+    let of = |event: &Event| {
+        let draw = event.draw_number();
+        let has_begun = unix_ms >= u64::from(event.begins.unix_s()) * 1_000;
+        (draw != 0).then(|| ZoneDraw {
+            zone: room.zone.clone(),
+            event: event.clone(),
+            is_due: has_begun && policy.opens_at.draw == draw && drawn.draw != draw,
+            is_known: room.lots(draw).is_some(),
+            epoch: room.epoch(),
+            unix_ms,
+        })
+    };
+    definition.schedule.events().iter().filter_map(of).collect()
 }

@@ -41,7 +41,8 @@ impl Causes {
         // Whoever still waits has asked by then. A shorter idle time counts only for those who heard of it.
         let idle_s = before.policy.idle_timeout_s.max(view.policy.idle_timeout_s);
         let until_ms = now_ms + u64::from(idle_s) * 1_000;
-        if slows(&before.policy, &view.policy) {
+        let opens_later = view.policy.opens_at.unix_s > before.policy.opens_at.unix_s;
+        if slows(&before.policy, &view.policy) || opens_later && view.opens_in_ms(now_ms) > 0 {
             next.slowed_until_ms = until_ms;
         }
         let is_other_line = view.epoch != before.epoch;
@@ -90,7 +91,10 @@ fn slows(before: &Policy, after: &Policy) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use admission::Tally;
+    use std::sync::Arc;
+
+    use admission::{Tally, Window};
+    use wait::Plan;
 
     use super::*;
     use crate::room::current_view::before_the_first;
@@ -147,6 +151,24 @@ mod tests {
         }
         let opened = with(view(11, 900), |policy| policy.mode = Mode::Open);
         assert_eq!(Causes::default().next(&before, &opened, false), Causes::default());
+    }
+
+    /// An event whose beginning is moved.
+    #[test]
+    fn an_operator_who_opens_the_zone_later_is_the_reason() {
+        let opening = |opens_s: u32| {
+            let mut view = with(view(10, 900), |policy| policy.opens_at = opens_s.into());
+            let mut window = Window::new(&view.policy);
+            window.set_opening(u64::from(opens_s) * 1_000, view.now_ms);
+            view.plan = Arc::new(Plan::new(&window, &view.policy, view.now_ms));
+            view
+        };
+        let of = |from, to| {
+            let after = opening(to);
+            reason(Causes::default().next(&opening(from), &after, false), &after, 0)
+        };
+        assert_eq!(of(20, 30), Reason::Slowed);
+        assert_eq!([of(30, 20), of(2, 5)], [Reason::Slower; 2], "it opens earlier, or is open already");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! A zone as operators look at it: its totals, and the waits that would be told, now or under another policy.
+//! A zone at one instant as operators see it: its totals, and the waits that would be told, now or under another policy.
 //!
-//! Everything is of one instant. Invariant: a look counts as no poll, and asks no store.
+//! Invariant: to look at it counts as no poll, and calls no store.
 
 use std::sync::Arc;
 
-use admission::{Estimate, Occupancy, Policy, Tally};
+use admission::{Estimate, Mode, Occupancy, Policy, Tally};
 use store::Line;
 use tokio::time::Instant;
 
@@ -58,6 +58,12 @@ impl OperatorView {
         self.current.view.occupancy
     }
 
+    /// Whether a draw is to decide the order, and has not yet.
+    #[must_use]
+    pub fn is_undrawn(&self) -> bool {
+        self.current.view.is_undrawn()
+    }
+
     /// The rank at this position.
     #[must_use]
     pub fn rank(&self, standing: Standing) -> u64 {
@@ -67,9 +73,13 @@ impl OperatorView {
         }
     }
 
-    /// The wait at this position if `policy` were in force from now on; none where the zone admits nobody.
+    /// The wait at this position if `policy` were in force from now on; none where the zone admits nobody, or the order is still to be
+    /// drawn.
     #[must_use]
     pub fn wait(&self, standing: Standing, policy: &Policy) -> Option<Estimate> {
+        if policy.mode_after(self.current.view.drawn) == Mode::Hold {
+            return None;
+        }
         let present_ahead = match standing {
             Standing::Middle => self.tally().present / 2,
             Standing::Last => self.tally().present,

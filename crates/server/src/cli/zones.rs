@@ -21,7 +21,7 @@ use crate::{
 /// Puts the zones of the file into the store, and tells the servers.
 pub(super) fn apply(config: &Config) -> Result<(), Failure> {
     let redis = store_of(config)?;
-    for danger in super::contradictions(config) {
+    for danger in super::contradictions(config).chain(super::begun_draws(config)) {
         let _ = writeln!(io::stderr(), "weir: warning: {danger}");
     }
     if config.zones.is_empty() {

@@ -49,6 +49,13 @@ impl Span {
                 "이벤트가 아직 끝나지 않았습니다. 이후의 내용은 없습니다."
             ));
         }
+        // Servers offer a minute to the store within the next one.
+        if (ends_s..ends_s.div_ceil(60) * 60 + 60).contains(&now_s) {
+            missing.push(said!(
+                "The event ended a moment ago. Its last minutes may be missing: servers need up to two minutes to report them. Ask again then.",
+                "이벤트가 방금 끝났습니다. 서버가 보고하는 데 최대 2분이 걸리므로 마지막 몇 분이 빠져 있을 수 있습니다. 그 뒤에 다시 요청하십시오."
+            ));
+        }
         if to_s.saturating_sub(from_s) > DAYS_MAX * DAY_S {
             to_s = from_s + DAYS_MAX * DAY_S;
             missing.push(said!(
@@ -241,6 +248,13 @@ mod tests {
         assert_eq!(Span::of(&short, from_s - 91), None, "its pre-queue has not begun");
         let now = Span::of(&short, from_s + 60).expect("it has begun");
         assert_eq!((now.from_s % 60, now.to_s - now.from_s, now.missing.len()), (0, 120, 1));
+        let ends_s = u64::from(short.ends.unix_s());
+        let missing = |now_s| Span::of(&short, now_s).expect("it has begun").missing;
+        assert!(missing(ends_s - 1)[0].en.starts_with("The event is not over"));
+        for now_s in [ends_s, ends_s + 59] {
+            assert!(missing(now_s)[0].en.starts_with("The event ended a moment ago"), "{now_s}");
+        }
+        assert!(missing(ends_s + 60).is_empty());
         let over = Span::of(&short, from_s + 90_000).expect("it is over");
         assert_eq!((over.to_s - over.from_s, over.missing.len()), (4 * 3_600 + 1_800, 0));
         let long = Span::of(&event("2026-01-01T00:00:00Z", "2026-12-01T00:00:00Z"), 2_000_000_000);

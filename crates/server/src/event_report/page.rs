@@ -59,7 +59,10 @@ fn tiles(report: &Report) -> String {
         (said!("Came", "온 사람"), sums.joined.to_string()),
         (said!("Entered", "입장"), sums.entered.to_string()),
         (said!("Left the line", "대기 중 이탈"), sums.left.to_string()),
-        (said!("Most people in line", "가장 많았던 대기 인원"), sums.most_waiting.to_string()),
+        (
+            said!("Most people in line at the end of a minute", "매분 끝의 대기 인원 중 최댓값"),
+            sums.most_waiting.to_string(),
+        ),
         (said!("Mean wait", "평균 대기"), seconds(sums.mean_wait_s)),
         (said!("Longest wait", "최장 대기"), seconds(sums.longest_wait_s)),
     ];

@@ -59,3 +59,15 @@ fn the_reply_of_a_server_is_a_report() {
     let read: Report = serde_json::from_value(written.clone()).expect("a report");
     assert_eq!(serde_json::to_value(read).expect("JSON"), written);
 }
+
+#[test]
+fn two_names_of_one_file_are_found() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let [a, b] = ["a", "b"].map(|name| dir.path().join(name));
+    assert!(is_one_file(&a, &a) && is_one_file(&a, &dir.path().join("./a")), "it need not exist");
+    assert!(!is_one_file(&a, &b));
+    assert!(is_one_file(Path::new("sale"), Path::new("./sale")));
+    fs::write(&a, "").expect("written");
+    std::os::unix::fs::symlink(&a, &b).expect("a link");
+    assert!(is_one_file(&a, &b));
+}

@@ -34,7 +34,7 @@ pub(super) fn write(passes: &Passes, zone: &str, reply: &Reply, stock: Option<&I
                 opens_in_ms: *opens_in_ms,
                 stock,
             };
-            write_waiting(&mut out, *rank, *eta, *reason, common, is_beyond(stock, *rank));
+            write_waiting(&mut out, *rank, *eta, *reason, common, is_beyond(stock, *rank, *reason));
             out.push('}');
             out
         }
@@ -55,9 +55,9 @@ pub(super) fn common_part(
     Common { polling_period_ms, stale, opens_in_ms, stock }.to_string()
 }
 
-/// Whether the person with this rank is told that everything may be sold out before.
-pub(super) fn is_beyond(stock: Option<&InStock>, rank: u64) -> bool {
-    stock.is_some_and(|stock| stock.is_beyond(rank))
+/// Whether somebody who is told this rank is told that everything may be sold out before.
+pub(super) fn is_beyond(stock: Option<&InStock>, rank: u64, reason: Option<Reason>) -> bool {
+    stock.is_some_and(|stock| stock.is_beyond(rank, reason))
 }
 
 struct Common<'a> {

@@ -80,6 +80,8 @@ families! { OF_THE_SERVER:
     ZONES_AWAY = Gauge, "weir_zones_away", "Zones whose store is away, by why.";
     UNARMED_SERVERS = Gauge, "weir_unarmed_servers",
         "Servers of the store that have not read an event which comes or runs, for 10 s or longer.";
+    DRAWS_OVERDUE = Gauge, "weir_draws_overdue",
+        "Draws that should have taken place, so that nobody enters, by what they wait for.";
     CONFIG_RELOADS = Counter, "weir_config_reloads_total",
         "Readings of the configuration while serving, by result.";
     EVENTS_LOST = Counter, "weir_events_lost_total",

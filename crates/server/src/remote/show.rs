@@ -33,7 +33,7 @@ pub(super) fn zones(reply: &Value, style: Style) -> String {
             text(&policy["admit_per_minute"]),
             text(&now["waiting"]),
             entered(now),
-            wait(&now["eta_s"]),
+            wait_in(zone),
             away::state(now).to_owned(),
         ]
     };
@@ -54,7 +54,7 @@ pub(super) fn lines(reply: &Value, style: Style) -> String {
             text(&now["present"]),
             entered(now),
             text(&policy["admit_per_minute"]),
-            wait(&now["eta_s"]),
+            wait_in(zone),
             away::state(now).to_owned(),
             if style.pretty { sparks(&trend) } else { String::new() },
         ]
@@ -121,14 +121,48 @@ pub(super) fn zone(reply: &Value) -> String {
                 "not counted (max_active is 0)".to_owned()
             }
             ("eta_s" | "eta_range_s", Value::Null) if reply["now"]["stale"] != true => {
-                "nobody is let in".to_owned()
+                if is_undrawn(&reply["draw"]) {
+                    "not known before the draw".to_owned()
+                } else {
+                    "nobody is let in".to_owned()
+                }
             }
             (_, Value::Null) => "not known".to_owned(),
             (_, other) => text(other),
         };
         out.push_str(&format!("now.{name} = {shown}\n"));
     }
+    if !reply["draw"].is_null() {
+        out.push_str(&format!("draw = {}\n", draw(&reply["draw"])));
+    }
     out
+}
+
+/// Whether nobody enters because of a draw.
+fn is_undrawn(draw: &Value) -> bool {
+    !draw["waits_for"].is_null()
+}
+
+/// Where a draw is.
+fn draw(of: &Value) -> String {
+    let mut said = format!("{} of event {}", text(&of["stage"]), text(&of["event"]));
+    match of["waits_for"].as_str() {
+        None => {}
+        Some("freeze") => said += "; the list is to be frozen",
+        Some("round") => said += &format!("; waits for round {} of drand", text(&of["round"])),
+        Some("value") => {
+            said += &format!("; waits for the value that an operator states ({})", text(&of["source"]));
+        }
+        Some("deal") => said += "; the line is to be dealt by it",
+        Some(_) => said += &format!("; waits for: {}", text(&of["waits_for"])),
+    }
+    if let Some(overdue_s @ 1..) = of["overdue_s"].as_u64() {
+        said += &format!("; OVERDUE for {}: nobody enters", wait(&overdue_s.into()));
+    }
+    if !of["trouble"].is_null() {
+        said += &format!("; {}", text(&of["trouble"]));
+    }
+    said
 }
 
 fn definition(reply: &Value) -> String {
@@ -375,6 +409,14 @@ fn instant(value: &Value) -> String {
     in_utc(value.as_i64())
 }
 
+/// The wait of somebody who joins a zone now.
+fn wait_in(zone: &Value) -> String {
+    match &zone["now"]["eta_s"] {
+        Value::Null if is_undrawn(&zone["draw"]) => "draw".to_owned(),
+        eta_s => wait(eta_s),
+    }
+}
+
 /// A wait in seconds as text; "held" if there is none.
 fn wait(value: &Value) -> String {
     match value.as_u64() {
@@ -522,6 +564,41 @@ mod tests {
             lines(&shown(5, true)),
             ["now.away = not known", "now.eta_s = not known", "now.inside = not known", "now.stale = true"]
         );
+    }
+
+    #[test]
+    fn a_draw_that_waits_says_for_what() {
+        let shown = |draw: Value| {
+            let reply = json!({"id": "A", "policy": {}, "notice": {}, "now": {"eta_s": null, "stale": false}, "draw": draw});
+            super::zone(&reply)
+                .split_once("now.eta_s = ")
+                .map(|(_, shown)| shown.to_owned())
+                .unwrap_or_default()
+        };
+        let of = |stage: &str, waits_for: Value, overdue_s: u64, trouble: Value| {
+            shown(
+                json!({"event": "sale", "stage": stage, "waits_for": waits_for, "round": 7, "source": "six dice", "overdue_s": overdue_s, "trouble": trouble}),
+            )
+        };
+        let value = of("frozen", "value".into(), 65, Value::Null);
+        assert!(value.starts_with("not known before the draw\n"), "{value}");
+        assert!(value.ends_with("draw = frozen of event sale; waits for the value that an operator states (six dice); OVERDUE for 1 min 05 s: nobody enters\n"), "{value}");
+        let round = of("frozen", "round".into(), 0, "a\u{1b}".into());
+        assert!(
+            round.ends_with("draw = frozen of event sale; waits for round 7 of drand; a\\u{1b}\n"),
+            "{round}"
+        );
+        let done = of("drawn", Value::Null, 0, Value::Null);
+        assert!(
+            done.starts_with("nobody is let in\n") && done.ends_with("draw = drawn of event sale\n"),
+            "{done}"
+        );
+        assert!(!shown(Value::Null).contains("draw"), "the order is that of arrival");
+        let of_list = |eta_s: Value, waits_for: Value| {
+            wait_in(&json!({"now": {"eta_s": eta_s}, "draw": {"stage": "announced", "waits_for": waits_for}}))
+        };
+        assert_eq!(of_list(Value::Null, "freeze".into()), "draw");
+        assert_eq!([of_list(3.into(), Value::Null), of_list(Value::Null, Value::Null)], ["3 s", "held"]);
     }
 
     #[test]

@@ -158,7 +158,7 @@ pub(super) async fn assemble(
         }
         _ => drop(tasks.spawn(Arc::clone(&routes).follow(gate.routes().clone()))),
     }
-    let draws = Draws::new(Arc::clone(&gate), config.draw.clone());
+    let draws = Draws::new(Arc::clone(&gate), config.draw.clone(), metrics.overdue_draws.clone());
     tasks.spawn(Arc::clone(&draws).follow());
     let rules = SeenRules::in_dir(&config.data_dir);
     let (of_gate, of_routes) = (Arc::clone(&gate), Arc::clone(&routes));

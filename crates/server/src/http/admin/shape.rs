@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 pub(in crate::http) use events::{EventOfZone, EventsOfZone, ReportShape};
 use policy::{PolicyShape, SomeOfPolicy};
 
-use crate::{clock::unix_ms_of, stats, told_waits::ToldWaits};
+use crate::{clock::unix_ms_of, draws::Progress, stats, told_waits::ToldWaits};
 
 /// Texts for the people who wait, by language.
 #[derive(Serialize, ToSchema)]
@@ -215,6 +215,9 @@ pub(in crate::http) struct ZoneShape {
     #[serde(flatten)]
     pub(in crate::http) definition: DefinitionShape,
     pub(in crate::http) now: Now,
+    /// The draw of the event that lasts or comes next, or of the last one; null where people enter in the order of arrival.
+    #[schema(required)]
+    pub(in crate::http) draw: Option<Progress>,
     /// The last minutes, the oldest first, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -236,10 +239,10 @@ pub(in crate::http) struct EtaChange {
     /// Whose wait: that of the person in the middle of the line, or of somebody who joins now.
     place: PlaceWord,
     rank: u64,
-    /// In seconds; null while nobody may enter.
+    /// In seconds; null while nobody may enter, or the order is still to be drawn.
     #[schema(required)]
     before_s: Option<u64>,
-    /// In seconds; null while nobody may enter.
+    /// In seconds; null while nobody may enter, or the order is still to be drawn.
     #[schema(required)]
     after_s: Option<u64>,
 }
@@ -280,7 +283,8 @@ pub(in crate::http) struct ChangeShape {
     pub(in crate::http) before: Option<DefinitionShape>,
     /// How the change affects the waits, as of now.
     pub(in crate::http) etas: Vec<EtaChange>,
-    /// Which fields of the new definition contradict each other. The change is made nevertheless.
+    /// Which fields of the new definition contradict each other, and which draws it makes though their events have begun. The change is
+    /// made nevertheless.
     pub(in crate::http) warnings: Vec<String>,
 }
 

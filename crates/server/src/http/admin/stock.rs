@@ -32,8 +32,8 @@ pub(in crate::http) struct StockShape {
     /// How many pieces are left of everything; null if that is not known of some tier, or there is none.
     #[schema(required)]
     remaining: Option<u64>,
-    /// How many people who wait are told that everything may be sold out before their turn; null if nobody is, because the number of
-    /// pieces is not known.
+    /// How many people who wait are told that everything may be sold out before their turn: nobody before a draw. Null if nobody is,
+    /// because the number of pieces is not known.
     #[schema(required)]
     beyond: Option<u64>,
 }
@@ -160,7 +160,8 @@ impl AdminState {
     }
 
     fn stock_reply(&self, zone: &ZoneId, stock: &Stock, dry_run: bool) -> Json<StockShape> {
-        let waiting = self.gate.operator_view(zone.as_str()).map(|view| view.tally().waiting);
+        let view = self.gate.operator_view(zone.as_str());
+        let waiting = view.map(|view| if view.is_undrawn() { 0 } else { view.tally().waiting });
         let remaining = stock.total();
         let beyond = remaining.zip(waiting).map(|(remaining, waiting)| waiting.saturating_sub(remaining));
         Json::ok(StockShape { dry_run, tiers: json::tiers(stock), remaining, beyond })

@@ -374,6 +374,7 @@ impl AdminState {
             etag: definition.etag(),
             definition: definition.into(),
             now: Now::of(view.as_ref(), self.gate.trouble(zone.as_str()), self.stats.last_minute(number)),
+            draw: self.draws.progress(zone),
             trend: trend.map(|count| self.stats.minutes(number, count).iter().map(Into::into).collect()),
         }
     }
@@ -409,7 +410,11 @@ impl AdminState {
             zone: change.after.as_ref().map(|definition| self.zone_shape(zone, definition, None)),
             before: change.before.as_ref().map(Into::into),
             etas: before.map_or_else(Vec::new, |before| EtaChange::all(before, policy.as_ref())),
-            warnings: change.after.as_ref().map(Definition::contradictions).unwrap_or_default(),
+            warnings: change.after.as_ref().map_or_else(Vec::new, |after| {
+                let before = change.before.as_ref().map(|before| before.schedule.clone()).unwrap_or_default();
+                let begun = after.schedule.begun_draws(&before, now_s);
+                after.contradictions().into_iter().chain(begun).collect()
+            }),
         };
         // After a dry run there is no new definition to be changed by its tag.
         let tag = change.after.as_ref().filter(|_| !dry_run).map(etag);

@@ -99,13 +99,14 @@ fn always<const VALUE: bool>() -> Object {
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Waiting {
-    /// The position in the line, from 1.
+    /// The position in the line, from 1. While `reason` is `draw`, nobody has one, and it says how many people wait: until the list is
+    /// frozen these are all who take part, and then also people who came later and stand behind them.
     #[schema(minimum = 1)]
     rank: u64,
-    /// The expected wait; null while nobody may enter.
+    /// The expected wait; null while nobody may enter, or the order is still to be drawn.
     #[schema(required, minimum = 1)]
     eta_seconds: Option<u32>,
-    /// The range that holds the wait in nine of ten cases; null while nobody may enter.
+    /// The range that holds the wait in nine of ten cases; null where `etaSeconds` is.
     #[schema(required)]
     eta_range: Option<[u32; 2]>,
     /// The time until the next poll, in milliseconds.
@@ -121,15 +122,18 @@ pub(super) struct Waiting {
     /// What is left, where the operators tell it.
     #[schema(nullable = false)]
     stock: Option<Left>,
-    /// As many people are ahead as pieces are left of everything, or more: everything may be sold out before. Only where it is true.
+    /// As many people are ahead as pieces are left of everything, or more: everything may be sold out before. Only where it is true, and
+    /// never before a draw.
     #[schema(nullable = false, schema_with = always::<true>)]
     beyond_stock: Option<bool>,
 }
 
+/// `held`: nobody enters, and no end is known. `draw`: the order is still to be drawn. The others are why the wait is longer than before.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Reason {
     Held,
+    Draw,
     Slowed,
     Interrupted,
     Returned,
@@ -301,4 +305,26 @@ pub(super) struct AuditRecord {
 #[derive(ToSchema)]
 pub(super) struct Jwks {
     keys: Vec<serde_json::Map<String, serde_json::Value>>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use utoipa::PartialSchema as _;
+
+    use super::Reason;
+
+    #[test]
+    fn every_reason_is_documented_as_it_is_sent() {
+        let sent = gate::Reason::ALL.map(|reason| {
+            // A reason that is added needs a value here, and in `ALL`.
+            match reason {
+                gate::Reason::Held | gate::Reason::Draw | gate::Reason::Slowed => {}
+                gate::Reason::Interrupted | gate::Reason::Returned | gate::Reason::Slower => {}
+            }
+            Value::from(reason.as_str())
+        });
+        let documented = serde_json::to_value(Reason::schema()).expect("JSON");
+        assert_eq!(documented["enum"], json!(sent));
+    }
 }

@@ -226,9 +226,11 @@ impl Blocked<'_> {
 
     /// What somebody is told before whose turn everything may be sold out; empty for others.
     fn beyond(&self, texts: &Texts) -> String {
-        let (Why::Waiting { rank, .. }, Some(stock)) = (self.why, self.stock) else { return String::new() };
+        let (Why::Waiting { rank, reason, .. }, Some(stock)) = (self.why, self.stock) else {
+            return String::new();
+        };
         match stock.stock.total() {
-            _ if !stock.is_beyond(rank) => String::new(),
+            _ if !stock.is_beyond(rank, reason) => String::new(),
             Some(total) if total > 0 => fill(texts.get("beyond"), &[("n", &grouped(total))]),
             _ => texts.get("beyond_all").to_owned(),
         }
@@ -321,9 +323,9 @@ impl Blocked<'_> {
 
     /// The object `waiting`, with what polls have about what is left.
     fn with_stock(&self, mut waiting: Value) -> Value {
-        if let (Why::Waiting { rank, .. }, Some(stock)) = (self.why, self.stock) {
+        if let (Why::Waiting { rank, reason, .. }, Some(stock)) = (self.why, self.stock) {
             waiting["stock"] = json!({ "texts": stock.texts, "remaining": stock.numbers() });
-            if stock.is_beyond(rank) {
+            if stock.is_beyond(rank, reason) {
                 waiting["beyondStock"] = true.into();
             }
         }
@@ -539,6 +541,15 @@ mod tests {
         assert!(page.contains("data-weir=\"beyond\" hidden"), "{page}");
         assert_eq!(document["waiting"]["beyondStock"], Value::Null);
         assert!(said(&none, Language::English).0.contains("Everything is sold out."));
+        let Why::Waiting { rank, stale, period_ms, opens_in_ms, .. } = waiting() else {
+            unreachable!("they wait")
+        };
+        let reason = Some(Reason::Draw);
+        let why = Why::Waiting { rank, eta: None, reason, stale, period_ms, opens_in_ms, is_drawn: true };
+        let undrawn = text(Blocked { stock: Some(&few), ..blocked(why) }.document(WAITING.into()));
+        let undrawn: Value = serde_json::from_str(&undrawn).expect("JSON");
+        let told = (&undrawn["waiting"]["beyondStock"], &undrawn["shown"]["beyond"]);
+        assert_eq!(told, (&Value::Null, &"".into()), "nobody has a rank before the draw");
         let without = text(blocked(waiting()).document(WAITING.into()));
         assert!(!without.contains("Stock") && !without.contains("remaining"), "{without}");
     }

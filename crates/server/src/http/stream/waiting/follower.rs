@@ -134,8 +134,8 @@ impl Follower {
     ) {
         if self.outlet.send(text.as_bytes()) {
             let now = Instant::now();
+            (self.told_at, self.sent_at, self.stock) = (now, now, StockTold::of(stock, &wait));
             (self.last, self.ticket, self.token) = (Some(wait), ticket, token);
-            (self.told_at, self.sent_at, self.stock) = (now, now, StockTold::of(stock, wait.rank));
         }
     }
 
@@ -151,7 +151,7 @@ impl Follower {
         let shape = |wait: &WaitStatus| (wait.rank, wait.reason, wait.stale, wait.eta.is_some());
         let period = Duration::from_millis(last.polling_period_ms.into());
         shape(last) != shape(wait)
-            || self.stock != StockTold::of(stock, wait.rank)
+            || self.stock != StockTold::of(stock, wait)
             || self.ticket.told_s != ticket.told_s
             || now.saturating_duration_since(self.told_at) >= period
     }
@@ -191,8 +191,9 @@ struct StockTold {
 }
 
 impl StockTold {
-    fn of(stock: Option<&InStock>, rank: u64) -> Self {
-        Self { news: stock.map_or(0, |stock| stock.news), is_beyond: is_beyond(stock, rank) }
+    fn of(stock: Option<&InStock>, wait: &WaitStatus) -> Self {
+        let is_beyond = is_beyond(stock, wait.rank, wait.reason);
+        Self { news: stock.map_or(0, |stock| stock.news), is_beyond }
     }
 }
 
@@ -206,7 +207,7 @@ pub(super) fn write_wait(
 ) {
     write_id(text, token);
     text.push_str("event: wait\ndata: ");
-    write_waiting(text, wait.rank, wait.eta, wait.reason, common, is_beyond(stock, wait.rank));
+    write_waiting(text, wait.rank, wait.eta, wait.reason, common, is_beyond(stock, wait.rank, wait.reason));
     text.push_str("\n\n");
 }
 

@@ -326,7 +326,7 @@ public class Place internal constructor(
 
     private fun keepWaiting(told: Waits, nowMs: Double) {
         val earlier = kept?.figures
-        // Before a draw nobody has a rank: it says how many take part.
+        // Before a draw nobody has a rank: it says how many wait.
         val isUndrawn = told.reason == Reason.DRAW
         val first = if (isUndrawn) 0 else max(earlier?.first ?: 0, told.rank)
         var reason = told.reason
