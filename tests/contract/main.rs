@@ -142,6 +142,7 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         people_inside_are_counted_after_a_loss,
         tickets_that_no_server_remembers_keep_their_places,
         tickets_of_a_long_line_prove_their_places,
+        the_view_knows_the_tickets_of_a_line_that_was_lost,
         freed_segment_keeps_its_longest_life,
         who_asks_a_server_that_is_cut_off_keeps_the_place,
         nobody_is_spared_for_a_server_that_retired,

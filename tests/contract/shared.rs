@@ -245,6 +245,32 @@ pub(crate) async fn tickets_that_no_server_remembers_keep_their_places(backend: 
     }
 }
 
+/// A store is wiped, and comes back by what a server remembers. Once all has been said, the view knows the tickets of before, so that
+/// their polls need no call.
+pub(crate) async fn the_view_knows_the_tickets_of_a_line_that_was_lost(backend: &InRedis, zone: &ZoneId) {
+    // Uses its own Redis, because the test wipes it.
+    let servers = Servers::start(backend.servers.topology());
+    let policy = Policy { idle_timeout_s: 10, polling_period_ms: 1_000, ..with(Mode::Hold) };
+    let server = servers.connect(&backend.settings(), Durability::Async).await;
+    server.begin(&[(zone.clone(), policy.into())]).await.expect("begun");
+    server.line(zone).open(policy).await.expect("opened");
+    let Joined { epoch, first, .. } = server.line(zone).join(3).await.expect("joins");
+    let beat = async || server.line(zone).beat(Vec::new(), 0).await.expect("beats");
+    assert!(beat().await.is_of_line(epoch, first));
+    servers.command(servers.holder(&format!("{{{zone}}}")), &["FLUSHALL"]);
+    let lost = beat().await;
+    assert!(lost.epoch != epoch && lost.earlier.is_none() && !lost.is_of_line(epoch, first));
+    let known = eventually("all has been said", || async {
+        // Who asks is not dropped meanwhile.
+        server.line(zone).enter(claims(epoch, first..first + 3)).await.expect("decided");
+        Some(beat().await).filter(|snapshot| snapshot.earlier.is_some())
+    })
+    .await;
+    assert!((first..first + 3).all(|seq| known.is_of_line(epoch, seq)));
+    assert!(!known.is_of_line(epoch + 1, first), "nobody has such a ticket");
+    assert_eq!(known.tally.waiting, 3);
+}
+
 /// The line is longer than two segments, and everything that knew it is lost. Whoever shows a ticket has the place, wherever in the line
 /// it is, and whoever shows one first.
 pub(crate) async fn tickets_of_a_long_line_prove_their_places(backend: &InRedis, zone: &ZoneId) {

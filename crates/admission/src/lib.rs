@@ -58,7 +58,7 @@ pub use schedule::{
 pub use seal::{BadSeal, BypassSealer, KeyId, SEALED_LEN, SealKey, Sealer, Seals, VISIT_LEN, VisitSealer};
 pub use segment::{IDLE_AGE, PAGE_TICKETS, PAGE_WORDS, SEGMENT, SEGMENT_WORDS, Words};
 pub use slots::SlotState;
-pub use snapshot::{Occupancy, PagePolls, Position, Snapshot, Tally};
+pub use snapshot::{EarlierEpoch, Occupancy, PagePolls, Position, Snapshot, Tally};
 pub use stock::{Amount, Label, Price, Stock, StockFault, Tier, TierId};
 pub use ticket::Ticket;
 pub use visit::{Visit, VisitState};

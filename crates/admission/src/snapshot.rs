@@ -47,6 +47,17 @@ pub struct Tally {
     pub slots_used: u64,
 }
 
+/// Which numbers of an earlier epoch are of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlierEpoch {
+    /// The epoch.
+    pub epoch: u32,
+    /// Its first number that is of the line.
+    pub from: u64,
+    /// The first number behind those.
+    pub end: u64,
+}
+
 /// A store's report about a zone after a beat. A forecast of the crate `wait` makes a view of it.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -79,6 +90,9 @@ pub struct Snapshot {
     pub window: Arc<Window>,
     /// By which draw the line was dealt last.
     pub drawn: Drawn,
+    /// The line's earlier epochs: the state was lost, and came back. `None` while servers or tickets may still say what a lost state knew,
+    /// so that the store must hear of each ticket of another epoch.
+    pub earlier: Option<Arc<[EarlierEpoch]>>,
 }
 
 impl Snapshot {
@@ -86,6 +100,16 @@ impl Snapshot {
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.policy.mode_after(self.drawn)
+    }
+
+    /// Whether a ticket with this epoch and number is of this line, as far as that is known. So it waits if anybody waits with its number.
+    #[must_use]
+    pub fn is_of_line(&self, epoch: u32, seq: u64) -> bool {
+        let is_known = |earlier: &[EarlierEpoch]| {
+            let has = |of: &EarlierEpoch| of.epoch == epoch && (of.from..of.end).contains(&seq);
+            self.drawn.has(seq) || earlier.iter().any(has)
+        };
+        seq < self.next && (epoch == self.epoch || self.earlier.as_deref().is_some_and(is_known))
     }
 
     /// Whether a draw is to decide the order, and has not yet: also while an operator holds or closes the zone. If the zone is open,

@@ -479,6 +479,8 @@ impl Zone {
             occupancy: self.occupancy(),
             window: Arc::clone(&self.window),
             drawn: self.drawn,
+            // A journal loses no state and keeps the epoch.
+            earlier: Some(Arc::default()),
         }
     }
 

@@ -33,7 +33,7 @@ impl Deref for View {
 pub enum Lookup {
     /// The ticket waits behind the front.
     Waiting(Position),
-    /// Ask the store: the ticket belongs to the front, is gone, is newer than the view, or has another epoch.
+    /// Ask the store: the ticket belongs to the front, is gone, is newer than the view, or has an epoch that the view does not know.
     Ask,
 }
 
@@ -41,7 +41,7 @@ impl View {
     /// Looks up ticket `seq` at `now_ms` on the store's clock (shortly after the view's instant).
     #[must_use]
     pub fn lookup(&self, epoch: u32, seq: u64, now_ms: u64) -> Lookup {
-        if epoch != self.epoch || seq < self.front_end || seq >= self.next {
+        if !self.is_of_line(epoch, seq) || seq < self.front_end {
             return Lookup::Ask;
         }
         self.position(seq, now_ms).map_or(Lookup::Ask, Lookup::Waiting)

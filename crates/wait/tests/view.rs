@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use admission::{
-    Header, Image, Mode, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Verdict, Words, Zone,
+    Drawn, EarlierEpoch, Header, Image, Mode, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Verdict,
+    Words, Zone,
 };
 use wait::{Forecast, Lookup};
 
@@ -58,6 +59,32 @@ fn a_view_ranks_those_who_wait_and_asks_for_the_front() {
     assert_eq!(view.lookup(EPOCH + 1, line[1_000], 76_000), Lookup::Ask);
     let gone = (line[1_000]..10_000).find(|seq| !stays(seq)).expect("many");
     assert_eq!(view.position(gone, 76_000), None);
+}
+
+/// After a loss everybody who waited has a ticket of an earlier epoch. The view answers them as soon as no ticket needs to prove its
+/// place to the store any more; otherwise each poll of a long line would be a call to the store until the line is gone.
+#[test]
+fn a_ticket_of_an_earlier_epoch_is_answered_once_nothing_more_is_to_be_said() {
+    let mut zone = Zone::new(policy(10), EPOCH, at(0));
+    zone.join(1_000, at(0));
+    let snapshot = zone.beat(&polls(10..1_000), at(1_000));
+    let lookup = |earlier: Option<EarlierEpoch>, drawn, epoch, seq| {
+        let earlier = earlier.map(|of| [of].into());
+        let snapshot = admission::Snapshot { earlier, drawn, ..snapshot.clone() };
+        Forecast::new(&policy(10), 1_000).observe(snapshot).lookup(epoch, seq, 1_000)
+    };
+    let (none, of) = (Drawn::default(), Some(EarlierEpoch { epoch: 1, from: 500, end: 950 }));
+    let own = lookup(None, none, EPOCH, 900);
+    assert!(matches!(own, Lookup::Waiting(_)), "{own:?}");
+    assert_eq!(lookup(of, none, 1, 900), own);
+    for (epoch, seq) in [(1, 499), (1, 950), (2, 900)] {
+        assert_eq!(lookup(of, none, epoch, seq), Lookup::Ask, "number {seq} of epoch {epoch}");
+    }
+    assert_eq!(lookup(None, none, 1, 900), Lookup::Ask, "servers may still say what they remember");
+    // A deal that was lost is made again, with the same numbers in another epoch.
+    let drawn = Drawn { draw: 1, from: 900, end: 950 };
+    assert_eq!([lookup(of, drawn, 2, 900), lookup(None, drawn, 2, 900)], [own, Lookup::Ask]);
+    assert_eq!(lookup(of, drawn, 2, 950), Lookup::Ask);
 }
 
 #[test]

@@ -107,6 +107,7 @@ pub(super) fn before_the_first(policy: Policy) -> View {
         occupancy: None,
         window: Arc::new(Window::new(&policy)),
         drawn: Drawn::default(),
+        earlier: None,
     };
     let plan = Plan::new(&snapshot.window, &policy, 0);
     View { snapshot, outlook: Arc::new(Outlook::unknown()), plan: Arc::new(plan) }

@@ -492,6 +492,7 @@ impl Memory {
             occupancy: header.occupancy(),
             window: Arc::clone(&self.window),
             drawn: header.drawn,
+            earlier: (header.now >= header.recover_until).then(|| wire::earlier_epochs(&self.past)),
         }
     }
 

@@ -4,7 +4,9 @@
 
 mod policy;
 
-use admission::{Drawn, Entry, Occupancy, Policy, Position, RULE_FIELDS, Verdict};
+use std::sync::Arc;
+
+use admission::{Drawn, EarlierEpoch, Entry, Occupancy, Policy, Position, RULE_FIELDS, Verdict};
 use bytes::Bytes;
 
 use super::client::Value;
@@ -120,6 +122,29 @@ pub(super) fn past_epochs(past: &[u8]) -> Vec<(u32, u64)> {
         .filter_map(|(epoch, limit)| Some((u32::try_from(epoch).ok()?, limit)))
         .filter(|of| of.1 > 0)
         .collect()
+}
+
+/// The revision of an epoch in [`past`] whose tickets proved themselves.
+const PROVED: i64 = -1;
+
+/// Which numbers of the epochs of [`past`] are of the line, as `is_of_line` in `lua/zone.lua` says.
+pub(super) fn earlier_epochs(past: &[u8]) -> Arc<[EarlierEpoch]> {
+    let mut epochs: Vec<EarlierEpoch> = Vec::new();
+    let mut whole: Vec<u32> = Vec::new();
+    for row in past.chunks_exact(32) {
+        let Ok(epoch) = u32::try_from(number(&row[..8])) else { continue };
+        let (rev, from, end) = (number(&row[8..16]).cast_signed(), number(&row[16..24]), number(&row[24..]));
+        // Only tickets that proved themselves have several rows. The other row of an epoch, which is one, says all of it.
+        if whole.contains(&epoch) {
+            continue;
+        }
+        if rev != PROVED {
+            whole.push(epoch);
+        }
+        // Where no revision is known, the state has no number before the first one.
+        epochs.push(EarlierEpoch { epoch, from: if rev > 0 { 0 } else { from }, end });
+    }
+    epochs.into()
 }
 
 /// How many numbers a header has. Behind the numbers and the past epochs, one byte says it.
@@ -419,5 +444,22 @@ mod tests {
     fn a_presumption_ends_after_a_minute() {
         let presumed = |now| Header::parse(&header(now, 100_000)).expect("a header").presumed;
         assert_eq!([100_000, 159_999, 160_000, 9_000_000].map(presumed), [60, 60, 0, 0]);
+    }
+
+    #[test]
+    fn the_numbers_of_earlier_epochs_are_those_of_the_script() {
+        let rows = |rows: &[[i64; 4]]| -> Vec<u8> {
+            rows.iter().flatten().flat_map(|number| number.to_be_bytes()).collect()
+        };
+        let found = earlier_epochs(&rows(&[
+            [9, 40, 0, 700],
+            [8, PROVED, 65_536, 131_072],
+            [8, PROVED, 262_144, 327_680],
+            [7, -5, 100, 200],
+            [7, PROVED, 900, 1_000],
+        ]));
+        let found: Vec<_> = found.iter().map(|of| (of.epoch, of.from..of.end)).collect();
+        // Behind a row that says all of its epoch, the script does not look for another one.
+        assert_eq!(found, [(9, 0..700), (8, 65_536..131_072), (8, 262_144..327_680), (7, 100..200)]);
     }
 }
