@@ -59,7 +59,7 @@ impl<L: Line> Holder<L> {
     /// without a claim. This asks no store, now or later.
     pub fn note_rate_limited(&self, retry_after_s: u32) {
         self.room.note_rate_limited(LimitedCall::Entry, retry_after_s);
-        self.room.note(&self.ticket);
+        self.room.note_poll(&self.ticket);
     }
 
     /// The number of the ticket, as the token has it.

@@ -81,7 +81,7 @@ pub use wait_status::WaitStatus;
 
 /// How many calls of one zone may wait for the store; more are refused. At a thousand batches a second this is far
 /// more than a client waits for.
-const MAX_WAITING: usize = 16_384;
+const MOST_QUEUED_CALLS: usize = 16_384;
 
 /// How many tickets may have been issued since the view in use was made.
 const MAX_TICKETS_BEYOND_VIEW: u64 = 1 << 20;
@@ -233,7 +233,7 @@ impl<L: Line> Room<L> {
         sealers: RoomSealers,
         keeper: Keeper,
     ) -> Arc<Self> {
-        let (calls, called) = mpsc::channel(MAX_WAITING);
+        let (calls, called) = mpsc::channel(MOST_QUEUED_CALLS);
         let orders = Arc::<Orders>::default();
         let polls = PollMap::default().for_view(&view);
         let limits = ZoneLimits::new(&zone, &view.policy, None);
@@ -252,7 +252,7 @@ impl<L: Line> Room<L> {
             replacing: AsyncMutex::default(),
             without_store: AtomicU64::new(0),
             current: ArcSwap::from_pointee(CurrentView {
-                first: view.tally,
+                first_tally: view.tally,
                 view,
                 polls,
                 limits,

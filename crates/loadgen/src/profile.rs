@@ -218,7 +218,7 @@ impl Profile {
                 self.before_start().is_some_and(|steps| steps < self.steps.len() - 1),
                 "prequeue_s",
                 &format!(
-                    "must be the sum of the first steps, and others must follow; {prequeue_s} s is none"
+                    "must be the sum of the first steps, and at least two steps must follow; {prequeue_s} s is none"
                 ),
             )?;
         }

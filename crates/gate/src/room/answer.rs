@@ -142,12 +142,12 @@ impl<L: Line> Room<L> {
     ///
     /// A ticket of an earlier epoch is taken for one of this epoch, which it is unless its line no longer exists. In
     /// that case somebody who left may count as present for a while; a ticket that is gone stays gone.
-    pub(crate) fn note(&self, ticket: &Ticket) {
+    pub(crate) fn note_poll(&self, ticket: &Ticket) {
         self.current.load().note(ticket.seq);
     }
 
     /// The reply for a ticket that only the store could decide about, from its last known position. A ticket of an earlier epoch is taken
-    /// for one of this epoch, as in [`Self::note`], and for one that waits: after a loss only the store can know better.
+    /// for one of this epoch, as in [`Self::note_poll`], and for one that waits: after a loss only the store can know better.
     fn last_known_reply(&self, ticket: Ticket) -> Option<Reply> {
         let (current, now) = (self.current.load(), Instant::now());
         let now_ms = current.ms_at(now);

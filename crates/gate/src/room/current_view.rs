@@ -62,7 +62,7 @@ pub(super) struct CurrentView {
     /// When it was taken, on this server's clock, as far as that is known.
     pub(super) taken_at: Instant,
     /// The totals of the first view of the store.
-    pub(super) first: Tally,
+    pub(super) first_tally: Tally,
 }
 
 impl CurrentView {
@@ -141,7 +141,7 @@ impl<L: Line> Room<L> {
         ZoneTotals {
             zone: self.zone.clone(),
             tallied,
-            first: current.first,
+            first: current.first_tally,
             at: current.taken_at,
             store_ms: current.view.now_ms,
             mode: current.view.policy.mode,
@@ -187,8 +187,8 @@ impl<L: Line> Room<L> {
         let limits = ZoneLimits::new(&self.zone, &view.policy, Some(&before.limits));
         let end = LineEnd::of(&view);
         let causes = before.causes.next(&before.view, &view, was_stale);
-        let first = if before.view.epoch == NO_EPOCH { view.tally } else { before.first };
-        let current = CurrentView { view, polls, limits, end, causes, taken_at, first };
+        let first_tally = if before.view.epoch == NO_EPOCH { view.tally } else { before.first_tally };
+        let current = CurrentView { view, polls, limits, end, causes, taken_at, first_tally };
         let before = self.current.swap(Arc::new(current));
         let now = self.current.load();
         if before.view.epoch != now.view.epoch || before.view.policy != now.view.policy {

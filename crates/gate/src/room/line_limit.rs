@@ -5,7 +5,7 @@
 //! meanwhile is not known until this server's next join or view.
 //!
 //! Invariants, for a line that only this server serves: at most `max_waiting` people wait; only a burst into an empty line
-//! may exceed that, by at most the slots of a minute. The line spans at most [`MOST_NUMBERS`] numbers.
+//! may exceed that, by at most the slots of a minute. The line spans at most [`MOST_NUMBERS_HERE`] numbers.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -19,7 +19,7 @@ use crate::reply::Refusal;
 
 /// The most numbers from the first kept segment to the end of the line. The embedded store takes twice as many, so that
 /// several servers, which do not know of each other's last joins, stay below its limit.
-const MOST_NUMBERS: u64 = 1 << 27;
+const MOST_NUMBERS_HERE: u64 = 1 << 27;
 
 /// What this server heard of the end of the line since a view.
 pub(super) struct LineEnd {
@@ -38,7 +38,7 @@ impl LineEnd {
     fn has_room_for(&self, joining: u64, view: &View, now_ms: u64) -> bool {
         let policy = &view.policy;
         let next = self.next.load(Ordering::Relaxed);
-        if next + joining - view.base > MOST_NUMBERS {
+        if next + joining - view.base > MOST_NUMBERS_HERE {
             return false;
         }
         let waiting = self.waiting.load(Ordering::Relaxed);
@@ -135,7 +135,7 @@ mod tests {
     fn numbers_are_bounded_however_few_people_wait() {
         for mode in [Mode::Auto, Mode::Hold, Mode::Open] {
             let long = line(Policy { mode, ..Policy::default() }, 1, 1);
-            long.1.next.store(65_536 + MOST_NUMBERS - 2, Ordering::Relaxed);
+            long.1.next.store(65_536 + MOST_NUMBERS_HERE - 2, Ordering::Relaxed);
             assert!(takes(&long, 2), "{mode:?}");
         }
     }
