@@ -4,6 +4,8 @@
 //! (`2026-12-01T09:00[Europe/Berlin]`). Invariant: a text that is read without an error means one instant. A time of day that the
 //! clocks of its zone skip, or show twice, is refused.
 
+use std::ops::RangeInclusive;
+
 use jiff::{
     Timestamp,
     civil::{Date, DateTime},
@@ -31,6 +33,9 @@ pub enum InstantFault {
         "names the time zone {0:?}, which is not known: write its long name, as in 2026-12-01T09:00[Asia/Seoul]"
     )]
     UnknownZone(String),
+    /// No place on earth has this offset.
+    #[error("has the offset {0}, which no place has: write one from -12:00 to +14:00, or a time zone")]
+    Offset(String),
     /// The time zone has another offset.
     #[error("has an offset that is not that of its time zone then: leave the offset out, or correct it")]
     OtherOffset,
@@ -54,6 +59,9 @@ pub enum InstantFault {
 /// The ways to write an instant.
 const INSTANTS: &str =
     "2026-12-01T09:00[Asia/Seoul], with an offset 2026-12-01T09:00+09:00, or in UTC 2026-12-01T00:00:00Z";
+
+/// The offsets from UTC that places have, in seconds: from twelve hours behind to fourteen hours ahead.
+const OFFSETS_S: RangeInclusive<i32> = -12 * 3_600..=14 * 3_600;
 
 /// Reads an instant. Returns the seconds since 1970-01-01 UTC, not 0.
 ///
@@ -83,6 +91,11 @@ pub fn parse_instant(text: &str) -> Result<u32, InstantFault> {
     } else {
         text.parse::<Timestamp>().map_err(|fault| without(text).unwrap_or_else(|| form(&fault)))?
     };
+    if let Some(offset) = Pieces::parse(text).ok().and_then(|pieces| pieces.to_numeric_offset())
+        && !OFFSETS_S.contains(&offset.seconds())
+    {
+        return Err(InstantFault::Offset(offset.to_string()));
+    }
     if instant.subsec_nanosecond() != 0 {
         return Err(InstantFault::Fraction);
     }
@@ -192,6 +205,8 @@ mod tests {
             ("2026-12-01T09:00[Europe/Nowhere]", InstantFault::UnknownZone("Europe/Nowhere".to_owned())),
             ("2026-12-01T09:00[KST]", InstantFault::UnknownZone("KST".to_owned())),
             ("2026-12-01T09:00+05:00[Europe/Berlin]", InstantFault::OtherOffset),
+            ("2026-12-01T09:00:00+25:00", InstantFault::Offset("+25".to_owned())),
+            ("2026-12-01T09:00:00-12:30", InstantFault::Offset("-12:30".to_owned())),
         ] {
             assert_eq!(parse_instant(text), Err(fault.clone()), "{text}");
             let said = fault.to_string();

@@ -269,8 +269,8 @@ pub enum ScheduleFault {
     Overlap(ZoneId, ZoneId, Moment, Moment),
     /// The list of the event's draw is frozen, and the change would make another event of it.
     #[error(
-        "event {0} has begun, and its list is frozen and published: its begins and its order stay, and it stays until it ends; set mode = \
-         hold to stop entries, or an earlier ends to end it"
+        "event {0} has begun, and its list is frozen and published: its begins, its order and what decides that stay, and it stays \
+         until it ends; set mode = hold to stop entries, or an earlier ends to end it"
     )]
     Frozen(ZoneId),
     /// A number of the event does not fit the zone's policy.
@@ -384,7 +384,7 @@ impl Schedule {
         };
         let stays = |old: &Event| {
             let new = new.get(old.id.as_str());
-            new.is_some_and(|new| new.begins.unix_s == old.begins.unix_s && new.draw.is_some())
+            new.is_some_and(|new| new.begins.unix_s == old.begins.unix_s && new.draw == old.draw)
         };
         match self.0.iter().filter(is_frozen).find(|event| !stays(event)) {
             Some(event) => Err(ScheduleFault::Frozen(event.id.clone())),
@@ -878,7 +878,9 @@ pub(crate) mod tests {
         let frozen = Err(ScheduleFault::Frozen(old.events()[0].id.clone()));
         let event = drawn(Randomness::Drand, DrawFallback::Wait);
         let later = Event { begins: moment("2026-12-01T09:05[Europe/Berlin]"), ..event.clone() };
-        let changes = [vec![], vec![later], vec![sale()]].map(schedule);
+        // Its checkpoint says what decides. What is shown of the event must say the same.
+        let other = drawn(Randomness::Stated("six dice".into()), DrawFallback::Wait);
+        let changes = [vec![], vec![later], vec![sale()], vec![other]].map(schedule);
         for new in &changes {
             assert_eq!(old.check_frozen(new, begun_s - 1), Ok(()), "before it begins");
             assert_eq!(old.check_frozen(new, begun_s), frozen);
