@@ -238,6 +238,13 @@ pub(crate) fn every_act_of_an_operator_is_in_it() {
     assert_eq!(back.status, 200);
     eventually("the end of the drain is in the log", || (told(&log, "drain").len() == 2).then_some(()));
     assert_eq!(count(), before + 1);
+    for told in [
+        "the routes were changed",
+        "an operator ended a visit",
+        "an operator took this server out of service",
+    ] {
+        weir.logs(told);
+    }
     let said = weir.log();
     assert_eq!(said.matches("a zone was changed").count(), 4, "{said}");
     assert_eq!(said.matches("the routes were changed").count(), 1, "{said}");

@@ -209,10 +209,10 @@ pub(crate) fn mistakes_in_a_rotation_are_refused_or_reported() {
         assert_eq!(weir.get("/.well-known/jwks.json").body, jwks);
     }
     reload(&weir, &(new.named("key_file") + &old.named("previous_key_file") + &zone));
-    assert!(weir.log().contains("pass.key_file is a key that was not announced"), "{}", weir.log());
+    weir.logs("pass.key_file is a key that was not announced");
     assert_eq!(weir.post("/traffic/entry", &body("Z", Some(&token))).status, 200);
     reload(&weir, &(old.named("key_file") + &zone));
-    assert!(weir.log().contains("all users who hold a token lose their place"), "{}", weir.log());
+    weir.logs("all users who hold a token lose their place");
     for file in [old.seal(), new.seal(), old.pass(), new.pass()] {
         let text = fs::read_to_string(file).expect("a key");
         let secret = text.lines().find(|line| !line.contains("-----")).expect("a secret");

@@ -291,7 +291,7 @@ pub(crate) fn connections_of_a_client_are_capped() {
     }
     assert_eq!(counted(&weir, "weir_client_connections_refused_total"), 20);
     assert_eq!(counted(&weir, "weir_connections_refused_total"), 0, "the cap of all connections is far away");
-    assert!(weir.log().contains("client=127.0.0.2"), "{}", weir.log());
+    weir.logs("client=127.0.0.2");
     greedy.pop();
     eventually("a share that is left is free", || served(&mut client(&weir, FLOODER)).then_some(()));
 }

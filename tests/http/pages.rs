@@ -98,6 +98,7 @@ pub(crate) fn templates_are_read_again() {
     put("Y.html", "nobody's");
     let weir = setup.start();
     let unused = |file: &str| weir.log().matches(&format!("nobody sees {file}, because")).count();
+    weir.logs("nobody sees Y.html, because");
     assert_eq!((unused("Y.html"), unused("Z.html")), (1, 0), "{}", weir.log());
     let page = || weir.get("/wait/Z").text().to_owned();
     assert!(page().starts_with("one en") && page().contains("https://one.example/"));
@@ -113,6 +114,7 @@ pub(crate) fn templates_are_read_again() {
     eventually("the new template and target are in force", || {
         (page().starts_with("two en") && page().contains("https://two.example/")).then_some(())
     });
+    weir.logs("nobody sees Z@sale.html, because");
     assert_eq!((unused("Y.html"), unused("Z@sale.html")), (1, 1), "{}", weir.log());
     put("Z.html", "three\n{{nonsense}}");
     weir.setup().write_config(&config("https://three.example/"));

@@ -268,6 +268,7 @@ pub(crate) fn a_store_that_is_away_is_no_reason_not_to_start() {
         assert_eq!((refused.status, refused.problem().as_str()), (503, "store_away"));
     }
     assert!(weir.admin_get("/metrics").text().contains("weir_store_cell_up{cell=\"redis\"} 0"));
+    weir.logs(&nobody.to_string());
     let said = [weir.stdout(), weir.log()].concat();
     assert!(said.contains(&nobody.to_string()) && !said.contains("s3cret"), "{said}");
 }
@@ -378,7 +379,7 @@ pub(crate) fn one_bad_zone_is_unavailable_alone() {
     };
     check(&weir);
     for word in ["BAD", "268435457 numbers", "good copy", "another id"] {
-        assert!(weir.log().contains(word), "{word} is not in {}", weir.log());
+        weir.logs(word);
     }
     weir.setup().write_config(&(config + &held("NEW")));
     weir.signal(Signal::HUP);

@@ -272,6 +272,12 @@ impl Weir {
         self.log.text()
     }
 
+    /// Waits until the log has this text. A thread reads the log, so a line may come later here than the reply after it.
+    #[allow(dead_code, reason = "not all tests read the log")]
+    pub(crate) fn logs(&self, text: &str) {
+        eventually(&format!("the log has {text:?}"), || self.log().contains(text).then_some(()));
+    }
+
     /// Waits until the server ends.
     pub(crate) fn wait_for_end(&mut self) -> ExitStatus {
         eventually("the server ends", || self.child.try_wait().expect("our own child"))
