@@ -98,6 +98,10 @@ pub enum NotStated {
 
 type Key = (ZoneId, u32);
 
+fn key_of(draw: &ZoneDraw) -> Key {
+    (draw.zone.clone(), draw.event.draw_number())
+}
+
 type OverdueGauges = [Gauge; WaitsFor::ALL.len()];
 
 /// What this server knows of one draw.
@@ -140,7 +144,7 @@ impl Draws {
             ticks.tick().await;
             let draws = self.gate.draws();
             for draw in &draws {
-                let key = (draw.zone.clone(), draw.event.draw_number());
+                let key = key_of(draw);
                 if draw.is_known && !draw.is_due && self.is_kept(draw, &key) {
                     continue;
                 }
@@ -156,10 +160,10 @@ impl Draws {
             known.retain(|key, _| {
                 draws.iter().any(|draw| draw.zone == key.0 && draw.event.draw_number() == key.1)
             });
-            let of = |draw: &ZoneDraw| {
-                Progress::of(draw, known.get(&(draw.zone.clone(), draw.event.draw_number())))
-            };
-            let due = draws.iter().filter(|draw| draw.is_due).map(of);
+            let due = draws
+                .iter()
+                .filter(|draw| draw.is_due)
+                .map(|draw| Progress::of(draw, known.get(&key_of(draw))));
             let overdue: Vec<_> = due.filter(|of| of.overdue_s > 0).filter_map(|of| of.waits_for).collect();
             for (gauge, (waits_for, _)) in self.overdue.iter().zip(WaitsFor::ALL) {
                 gauge.set(overdue.iter().filter(|of| **of == waits_for).count() as f64);
@@ -171,8 +175,7 @@ impl Draws {
     #[must_use]
     pub fn progress(&self, zone: &ZoneId) -> Option<Progress> {
         let draw = self.gate.draw_that_decides(zone.as_str())?;
-        let known = self.known();
-        Some(Progress::of(&draw, known.get(&(draw.zone.clone(), draw.event.draw_number()))))
+        Some(Progress::of(&draw, self.known().get(&key_of(&draw))))
     }
 
     /// Whether the store was given the record of a draw since it may last have lost it.

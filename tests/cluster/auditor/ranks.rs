@@ -31,11 +31,11 @@ impl Auditor {
         let own = &self.users[user];
         let (line, _) = ticket?;
         let waits = |seen: &&Seen| {
-            let is_of_line = |&(epoch, _): &(u32, u64)| epoch == line;
-            let may_have_ended =
-                |ticket: &_| self.decided.contains_key(ticket) || self.given_up.contains_key(ticket);
+            let Some(ticket) = seen.ticket else { return false };
+            let may_have_ended = self.decided.contains_key(&ticket) || self.given_up.contains_key(&ticket);
             let heard = seen.last_held(self.idle_ms).unwrap_or(seen.joined.0);
-            seen.ticket.as_ref().is_some_and(|ticket| is_of_line(ticket) && !may_have_ended(ticket))
+            ticket.0 == line
+                && !may_have_ended
                 && seen.joined.1 + VIEW_MS < asked
                 && heard + self.idle_ms > now
         };

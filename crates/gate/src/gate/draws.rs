@@ -66,8 +66,10 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn draws(&self) -> Vec<ZoneDraw> {
         let rooms = self.rooms.load();
-        let scheduled = rooms.values().filter(|room| room.has_schedule());
-        let mut all: Vec<ZoneDraw> = scheduled.flat_map(|room| draws_of(room)).collect();
+        let mut all = Vec::new();
+        for room in rooms.values().filter(|room| room.has_schedule()) {
+            all.extend(room.definition().schedule.events().iter().filter_map(|event| draw_of(room, event)));
+        }
         all.sort_by(|a, b| (&a.zone, &a.event.id).cmp(&(&b.zone, &b.event.id)));
         all
     }
@@ -76,8 +78,7 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn draw_that_decides(&self, zone: &str) -> Option<ZoneDraw> {
         let event = self.deciding_draw(zone)?.event;
-        let rooms = self.rooms.load();
-        draws_of(rooms.get(zone)?).into_iter().find(|draw| draw.event == event)
+        draw_of(self.rooms.load().get(zone)?, &event)
     }
 
     /// Lists who waits in a zone.
@@ -136,20 +137,17 @@ impl<S: Store> Gate<S> {
     }
 }
 
-fn draws_of<L: Line>(room: &Room<L>) -> Vec<ZoneDraw> {
-    let (definition, drawn, policy) = (room.definition(), room.drawn(), room.policy());
+/// The draw of an event of this room; none if its order is that of arrival.
+fn draw_of<L: Line>(room: &Room<L>, event: &Event) -> Option<ZoneDraw> {
+    let draw = event.draw_number();
     let unix_ms = room.unix_ms_now().unwrap_or_else(store::unix_ms);
-    let of = |event: &Event| {
-        let draw = event.draw_number();
-        let has_begun = unix_ms >= u64::from(event.begins.unix_s()) * 1_000;
-        (draw != 0).then(|| ZoneDraw {
-            zone: room.zone.clone(),
-            event: event.clone(),
-            is_due: has_begun && policy.opens_at.draw == draw && drawn.draw != draw,
-            is_known: room.lots(draw).is_some(),
-            epoch: room.epoch(),
-            unix_ms,
-        })
-    };
-    definition.schedule.events().iter().filter_map(of).collect()
+    let has_begun = unix_ms >= u64::from(event.begins.unix_s()) * 1_000;
+    (draw != 0).then(|| ZoneDraw {
+        zone: room.zone.clone(),
+        event: event.clone(),
+        is_due: has_begun && room.policy().opens_at.draw == draw && room.drawn().draw != draw,
+        is_known: room.lots(draw).is_some(),
+        epoch: room.epoch(),
+        unix_ms,
+    })
 }

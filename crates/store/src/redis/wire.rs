@@ -115,13 +115,17 @@ pub(super) fn past(header: &Bytes) -> Bytes {
     header.slice((numbers_of(header) * 8).min(end)..end)
 }
 
+/// The rows of [`past`]: epoch, revision, first number and the first number behind.
+fn past_rows(past: &[u8]) -> impl Iterator<Item = (u32, i64, u64, u64)> {
+    past.chunks_exact(32).filter_map(|row| {
+        let epoch = u32::try_from(number(&row[..8])).ok()?;
+        Some((epoch, number(&row[8..16]).cast_signed(), number(&row[16..24]), number(&row[24..])))
+    })
+}
+
 /// The epochs of [`past`], each with the number that its tickets are below. An epoch without tickets is left out.
 pub(super) fn past_epochs(past: &[u8]) -> Vec<(u32, u64)> {
-    let epochs = past.chunks_exact(32).map(|row| (number(&row[..8]), number(&row[24..])));
-    epochs
-        .filter_map(|(epoch, limit)| Some((u32::try_from(epoch).ok()?, limit)))
-        .filter(|of| of.1 > 0)
-        .collect()
+    past_rows(past).map(|(epoch, _, _, end)| (epoch, end)).filter(|of| of.1 > 0).collect()
 }
 
 /// The revision of an epoch in [`past`] whose tickets proved themselves.
@@ -131,9 +135,7 @@ const PROVED: i64 = -1;
 pub(super) fn earlier_epochs(past: &[u8]) -> Arc<[EarlierEpoch]> {
     let mut epochs: Vec<EarlierEpoch> = Vec::new();
     let mut whole: Vec<u32> = Vec::new();
-    for row in past.chunks_exact(32) {
-        let Ok(epoch) = u32::try_from(number(&row[..8])) else { continue };
-        let (rev, from, end) = (number(&row[8..16]).cast_signed(), number(&row[16..24]), number(&row[24..]));
+    for (epoch, rev, from, end) in past_rows(past) {
         // Only tickets that proved themselves have several rows. The other row of an epoch, which is one, says all of it.
         if whole.contains(&epoch) {
             continue;
