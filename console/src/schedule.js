@@ -167,8 +167,9 @@ export function eventFaults(event, others) {
 /** Which part of the event `id` a refusal of the server is about: `{part, why}`. `part` is null if it is about none of its parts. */
 export function refusedPart(problem, id, events) {
   const detail = problem.detail ?? "";
-  const ofField = /^`events\.(\d+)\.(\w+)`: ([^]*)$/.exec(detail);
-  if (ofField && events[Number(ofField[1])]?.id === id) return { part: ofField[2], why: ofField[3] };
+  // An event without a right name is named by its place in the list.
+  const ofField = /^`events(?:\.(.+)|\[(\d+)\])\.(\w+)`: ([^]*)$/.exec(detail);
+  if (ofField && (ofField[1] ?? events[Number(ofField[2])]?.id) === id) return { part: ofField[3], why: ofField[4] };
   const overlap = /^`events`: (event (\S+) has its pre-queue from .*, and event (\S+) ends only at .*)$/.exec(detail);
   if (overlap?.[2] === id) return { part: "prequeue_from", why: overlap[1] };
   if (overlap?.[3] === id) return { part: "ends", why: overlap[1] };

@@ -191,8 +191,11 @@ test("faults of an event are found at their part, here and in the server's words
   assert.deepEqual(found({ ...SALE, ends: SALE.begins }), { ends: "event.endsFirst" });
   assert.deepEqual(found(SALE, [{ ...other, id: "sale" }]), { id: "event.twice" });
   const part = (detail) => refusedPart({ detail }, "sale", [other, SALE]).part;
-  assert.equal(part('`events.1.begins`: "x" is not an instant'), "begins");
-  assert.equal(part('`events.0.begins`: "x" is not an instant'), null, "another event");
+  assert.equal(part('`events.sale.begins`: "x" is not an instant'), "begins");
+  assert.equal(part('`events.other.begins`: "x" is not an instant'), null, "another event");
+  assert.equal(part('`events.1.begins`: "x" is not an instant'), null, "an event of this name");
+  assert.equal(part('`events[1].id`: "a sale" is no name of an event'), "id", "its place in the list");
+  assert.equal(part('`events[0].id`: "a sale" is no name of an event'), null, "another place");
   assert.equal(part("`events`: event sale: prequeue_from must be at least 60 s before begins, so that all servers are ready in time"), "prequeue_from");
   assert.equal(part("`events`: event sale: admit_per_minute is 0, and must be 1 to 600000"), "admit_per_minute");
   assert.equal(part("`events`: event sale has its pre-queue from A on, and event x ends only at B"), "prequeue_from");

@@ -563,6 +563,17 @@ pub(crate) fn the_command_line_asks_the_server() {
     assert!(empty.status.code() == Some(64) && complaint.contains("the token is empty"), "{complaint}");
     let (code, complaint) = bad(&["zones", "set", "Z", "admit_per_minute=0"]);
     assert!(code == Some(65) && complaint.contains("1 to 600000"), "{complaint}");
+    let sale = ["event.sale.prequeue_from=soon", "event.sale.begins=5", "event.sale.ends=5"];
+    let (code, complaint) = bad(&[&["zones", "set", "Z"], &sale[..]].concat());
+    assert!(
+        code == Some(65) && complaint.contains("`events.sale.prequeue_from`: \"soon\" is not"),
+        "{complaint}"
+    );
+    let (code, complaint) = bad(&["zones", "set", "Z", sale[1]]);
+    assert!(
+        code == Some(64) && complaint.contains("the zone has no event sale, and no other one"),
+        "{complaint}"
+    );
     let (code, complaint) = bad(&["drain"]);
     assert!(code == Some(77) && complaint.contains("the role admin"), "{complaint}");
     let (code, complaint) = bad(&["zones", "delete", "Z"]);

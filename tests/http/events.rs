@@ -132,7 +132,10 @@ pub(crate) fn events_of_a_file() {
     });
     assert!(unix_ms() >= begins_ms + 2_000);
     for (more, why) in [
-        ("before = \"shut\"", "weir.toml:4: zone.event: before: \"shut\" is not one of usual, hold, closed"),
+        (
+            "before = \"shut\"",
+            "weir.toml:9: zone.event.before (event sale): \"shut\" is not one of usual, hold, closed",
+        ),
         ("colour = \"red\"", "unknown field `colour`"),
         ("admit_per_minute = 0", "event sale: admit_per_minute is 0, and must be 1 to 600000"),
         ("max_active = -1", "zone.event"),
@@ -143,7 +146,6 @@ pub(crate) fn events_of_a_file() {
     }
 }
 
-/// What is wrong with an event is said, with the field, and changes nothing.
 /// Until the pre-queue, whoever comes is told of the page that the event names. A zone without one says that it is closed.
 pub(crate) fn a_closed_zone_leads_to_the_page_of_its_event() {
     let weir = Setup::zone(600, "").start();
@@ -250,6 +252,7 @@ pub(crate) fn servers_say_which_events_they_have_read() {
     eventually("it is over", || (gauge(&one, "weir_unarmed_servers") == 0).then_some(()));
 }
 
+/// What is wrong with an event is said, with the field, and changes nothing.
 pub(crate) fn wrong_events_are_refused() {
     let weir = Setup::zone(600, "").start();
     let with = |field: &str, value: Value| {
@@ -271,17 +274,19 @@ pub(crate) fn wrong_events_are_refused() {
     };
     for (change, status, code, why) in [
         (json!({ "events": {} }), 400, "wrong_type", "`events` must be an array of events, or null"),
-        (json!({ "events": [1] }), 400, "wrong_type", "`events.0` must be an object"),
+        (json!({ "events": [1] }), 400, "wrong_type", "`events[0]` must be an object"),
         (json!({ "events": [{ "id": "a" }] }), 400, "missing_field", "missing field `prequeue_from`"),
         (with("colour", "red".into()), 400, "unknown_field", "unknown field `colour`"),
-        (with("id", "a b".into()), 400, "wrong_type", "`events.0.id`"),
-        (with("max_active", (-1).into()), 400, "wrong_type", "`events.0.max_active`: invalid value"),
+        (with("id", "a b".into()), 400, "wrong_type", "`events[0].id`: \"a b\" is no name of an event"),
+        (with("max_active", (-1).into()), 400, "wrong_type", "`events.sale.max_active`: invalid value"),
         (
             with("begins", "tomorrow".into()),
             400,
             "wrong_type",
-            "`events.0.begins`: \"tomorrow\" is not an instant",
+            "`events.sale.begins`: \"tomorrow\" is not an instant: write",
         ),
+        (with("begins", "".into()), 400, "wrong_type", "`events.sale.begins`: \"\" is not an instant: write"),
+        (with("begins", 5.into()), 400, "wrong_type", "`events.sale.begins`: invalid type: integer `5`"),
         (
             with("ends", "2026-03-29T02:30[Europe/Berlin]".into()),
             400,
@@ -291,15 +296,25 @@ pub(crate) fn wrong_events_are_refused() {
         (with("begins", in_s(-119).0.into()), 422, "out_of_range", "at least 60 s before begins"),
         (with("ends", in_s(600).0.into()), 422, "out_of_range", "ends must be after begins"),
         (with("admit_per_minute", 0.into()), 422, "out_of_range", "admit_per_minute is 0"),
-        (with("notice", json!({ "EN": "x" })), 400, "wrong_type", "`events.0.notice`"),
+        (with("notice", json!({ "EN": "x" })), 400, "wrong_type", "`events.sale.notice`"),
         (with("order", "lot".into()), 400, "wrong_type", "\"lot\" is not one of arrival, draw"),
-        (with("randomness", "drand".into()), 400, "wrong_type", "only an event with order = draw has it"),
-        (with_page("hold", "/soon"), 400, "wrong_type", "only an event with before = closed has it"),
+        (
+            with("randomness", "drand".into()),
+            400,
+            "wrong_type",
+            "`events.sale.randomness`: belongs to a draw",
+        ),
+        (
+            with_page("hold", "/soon"),
+            400,
+            "wrong_type",
+            "`events.sale.before_page`: belongs to a closed zone",
+        ),
         (
             closed_with("javascript:alert(1)"),
             400,
             "wrong_type",
-            "`events.0.before_page`: \"javascript:alert(1)\" is no address",
+            "`events.sale.before_page`: \"javascript:alert(1)\" is no address",
         ),
         (closed_with("//elsewhere.example"), 400, "wrong_type", "is no address of a page"),
         (closed_with("https://user:SECRET@elsewhere.example/"), 400, "wrong_type", "is no address of a page"),
@@ -308,7 +323,7 @@ pub(crate) fn wrong_events_are_refused() {
             closed_with("https://shop..example/"),
             400,
             "wrong_type",
-            "`events.0.before_page`: \"https://shop..example/\" names no host",
+            "`events.sale.before_page`: \"https://shop..example/\" names no host",
         ),
         (closed_with("https://shop.example:70000/"), 400, "wrong_type", "has no port behind the colon"),
         (two(1_100), 422, "out_of_range", "has its pre-queue from"),

@@ -142,7 +142,10 @@ pub(crate) fn an_event_is_reported_after_a_kill() {
     assert_eq!(listed(0), ("sale".into(), "over".into(), true));
     assert_eq!(listed(1), ("later".into(), "before".into(), false));
     assert_eq!(ask("/later/report").json()["code"], "not_begun");
-    assert_eq!(ask("/other/report").json()["code"], "unknown_event");
+    let unknown = ask("/other/report").json();
+    assert_eq!(unknown["code"], "unknown_event");
+    let detail = unknown["detail"].as_str().expect("a text");
+    assert!(detail.starts_with("the zone has no event other: its events are later, sale;"), "{detail}");
     let (code, said, complaint) = report("sale");
     assert_eq!(code, Some(0), "{said}{complaint}");
     assert!(said.contains("missing: The event was deleted"), "{said}");
@@ -160,7 +163,10 @@ pub(crate) fn an_event_is_reported_after_a_kill() {
     let earlier = ask(&format!("/sale/report?begins={begins}")).json();
     assert_eq!((&earlier["event"]["begins"], &earlier["sums"]["joined"]), (&begins.into(), &14.into()));
     assert_eq!(ask("/sale/report?begins=2020-01-01T00:00:00Z").json()["code"], "unknown_event");
-    assert_eq!(ask("/sale/report?begins=noon").json()["code"], "wrong_type");
+    let refused = ask("/sale/report?begins=noon").json();
+    assert_eq!(refused["code"], "wrong_type");
+    let detail = refused["detail"].as_str().expect("a text");
+    assert!(detail.starts_with("`begins`, in the address: \"noon\" is not an instant: write"), "{detail}");
     let args: Vec<&str> =
         ["event", "report", "Z", "sale", "--begins", begins].into_iter().chain(files).collect();
     let (code, said, complaint) = command(&args, Some(&weir));

@@ -17,8 +17,19 @@ use jiff::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InstantFault {
     /// It is written in another way.
-    #[error("is not an instant as 2026-12-01T08:00:00Z or 2026-12-01T09:00[Europe/Berlin]: {0}")]
-    Form(String),
+    #[error("is not an instant: write a date and a time of day, as in {INSTANTS}")]
+    Form,
+    /// A space stands before, in or behind it.
+    #[error("has a space: write the date, T and the time of day without one, as in {INSTANTS}")]
+    Space,
+    /// No calendar has its date.
+    #[error("has the date {0:?}, which no calendar has: write year, month and day, as in {INSTANTS}")]
+    Date(String),
+    /// No clock shows its time of day.
+    #[error(
+        "has the time of day {0:?}, which no clock shows: write 00:00 to 23:59:59, two digits each, as in {INSTANTS}"
+    )]
+    Time(String),
     /// It is a date.
     #[error("has no time of day: write it behind a T, as in {INSTANTS}")]
     NoTime,
@@ -79,18 +90,16 @@ pub fn parse_instant(text: &str) -> Result<u32, InstantFault> {
         DateTimeParser::new().offset_conflict(OffsetConflict::Reject).disambiguation(Disambiguation::Reject);
     // jiff reads a space between date and time, too. Instants are words of texts.
     if text.contains(char::is_whitespace) {
-        return Err(InstantFault::Form("it has a space; write T between date and time".to_owned()));
+        let is_dated = date_of(text.trim_start()).is_some();
+        return Err(if is_dated { InstantFault::Space } else { InstantFault::Form });
     }
-    let instant = if text.contains('[') {
-        match PARSER.parse_zoned(text) {
-            Ok(zoned) => zoned.timestamp(),
-            Err(fault) => {
-                return Err(with_zone(text).or_else(|| without(text)).unwrap_or_else(|| form(&fault)));
-            }
-        }
+    let read = if text.contains('[') {
+        PARSER.parse_zoned(text).map(|zoned| zoned.timestamp())
     } else {
-        text.parse::<Timestamp>().map_err(|fault| without(text).unwrap_or_else(|| form(&fault)))?
+        text.parse::<Timestamp>()
     };
+    // jiff's own sentences name parts of its grammar, and no way to write an instant.
+    let instant = read.map_err(|_| whole(text).or_else(|| without(text)).unwrap_or(InstantFault::Form))?;
     if let Some(offset) = Pieces::parse(text).ok().and_then(|pieces| pieces.to_numeric_offset())
         && !OFFSETS_S.contains(&offset.seconds())
     {
@@ -102,39 +111,51 @@ pub fn parse_instant(text: &str) -> Result<u32, InstantFault> {
     u32::try_from(instant.as_second()).ok().filter(|&second| second > 0).ok_or(InstantFault::Range)
 }
 
-fn form(fault: &jiff::Error) -> InstantFault {
-    InstantFault::Form(fault.to_string())
+/// The date that a text begins with, as it is written, and the rest.
+fn date_of(text: &str) -> Option<(&str, &str)> {
+    let (date, rest) = text.split_at_checked("2026-12-01".len())?;
+    let is_right = |(at, byte): (usize, u8)| match at {
+        4 | 7 => byte == b'-',
+        _ => byte.is_ascii_digit(),
+    };
+    date.bytes().enumerate().all(is_right).then_some((date, rest))
 }
 
 /// Why a text that begins as an instant, and lacks a part of it, is none.
 fn without(text: &str) -> Option<InstantFault> {
-    let (date, rest) = text.split_at_checked("2026-12-01".len())?;
-    date.parse::<Date>().ok()?;
+    let (date, rest) = date_of(text)?;
+    if date.parse::<Date>().is_err() {
+        return Some(InstantFault::Date(date.to_owned()));
+    }
     let Some(time) = rest.strip_prefix(['T', 't']) else { return Some(InstantFault::NoTime) };
     let digits = time.find(|c: char| !c.is_ascii_digit() && c != ':').unwrap_or(time.len());
-    let (shown, behind) = text.split_at(text.len() - time.len() + digits);
-    shown.parse::<DateTime>().ok()?;
-    match behind {
-        "" => Some(InstantFault::NoZone),
-        _ if behind.contains('[') => None,
-        _ => Some(InstantFault::Behind(behind.to_owned())),
-    }
+    let (time, behind) = time.split_at(digits);
+    Some(match behind {
+        _ if time.is_empty() => InstantFault::NoTime,
+        _ if format!("{date}T{time}").parse::<DateTime>().is_err() => InstantFault::Time(time.to_owned()),
+        "" => InstantFault::NoZone,
+        _ => InstantFault::Behind(behind.to_owned()),
+    })
 }
 
-/// Why a text with a date, a time of day and a time zone means no instant.
-fn with_zone(text: &str) -> Option<InstantFault> {
+/// Why a text with a date, a time of day, and a time zone or an offset means no instant.
+fn whole(text: &str) -> Option<InstantFault> {
     let pieces = Pieces::parse(text).ok()?;
     let Ok(zone) = pieces.to_time_zone() else {
         let name = text.split(['[', ']']).nth(1).unwrap_or_default();
         return Some(InstantFault::UnknownZone(name.to_owned()));
     };
-    let local = pieces.date().to_datetime(pieces.time()?);
-    match zone?.to_ambiguous_timestamp(local).offset() {
-        AmbiguousOffset::Gap { .. } => Some(InstantFault::Skipped),
-        AmbiguousOffset::Fold { .. } if pieces.to_numeric_offset().is_none() => Some(InstantFault::Twice),
-        _ if pieces.to_numeric_offset().is_some() => Some(InstantFault::OtherOffset),
-        _ => None,
-    }
+    let (local, has_offset) = (pieces.date().to_datetime(pieces.time()?), pieces.offset().is_some());
+    let Some(zone) = zone else {
+        // With an offset it is an instant, and only the range is left. A bracket is no time zone then.
+        return (has_offset && !text.contains('[')).then_some(InstantFault::Range);
+    };
+    Some(match zone.to_ambiguous_timestamp(local).offset() {
+        AmbiguousOffset::Gap { .. } => InstantFault::Skipped,
+        AmbiguousOffset::Fold { .. } if !has_offset => InstantFault::Twice,
+        _ if has_offset => InstantFault::OtherOffset,
+        _ => InstantFault::Range,
+    })
 }
 
 /// An instant in UTC, as RFC 3339 has it.
@@ -174,23 +195,8 @@ mod tests {
 
     #[test]
     fn what_is_no_instant_is_refused() {
-        for text in [
-            "",
-            "none",
-            "0",
-            "1790000000",
-            "2026-12-01T08:00:00Z ",
-            "2026-12-01 08:00:00Z",
-            "2026-13-01T08:00:00Z",
-            "2026-12-01T24:00Z",
-            "2026-12-01T09:00[Europe/Berlin",
-            "tomorrow",
-        ] {
-            assert!(
-                matches!(parse_instant(text), Err(InstantFault::Form(_))),
-                "{text:?}: {:?}",
-                parse_instant(text)
-            );
+        for text in ["", "none", "0", "1790000000", "tomorrow"] {
+            assert_eq!(parse_instant(text), Err(InstantFault::Form), "{text:?}");
         }
         for (text, fault) in [
             ("2026-12-01", InstantFault::NoTime),
@@ -216,6 +222,37 @@ mod tests {
         for text in
             ["1969-12-31T23:59:59Z", "1970-01-01T00:00:00Z", "2106-02-07T06:28:16Z", "9999-12-01T00:00:00Z"]
         {
+            assert_eq!(parse_instant(text), Err(InstantFault::Range), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_instant_is_said_in_words_of_ours() {
+        for (text, why) in [
+            ("", "is not an instant"),
+            ("tomorrow", "is not an instant"),
+            ("next week", "is not an instant"),
+            ("0", "is not an instant"),
+            ("1790000000", "is not an instant"),
+            ("soon[Asia/Seoul]", "is not an instant"),
+            ("26-12-01T09:00Z", "is not an instant"),
+            ("곧 시작합니다", "is not an instant"),
+            ("2026-12-01 09:00Z", "has a space"),
+            ("2026-12-01T09:00Z ", "has a space"),
+            ("2026-13-01T09:00Z", "has the date \"2026-13-01\""),
+            ("2026-02-29", "has the date \"2026-02-29\""),
+            ("2026-12-01T24:00Z", "has the time of day \"24:00\""),
+            ("2026-12-01T9:00[Asia/Seoul]", "has the time of day \"9:00\""),
+            ("2026-12-01Tnoon", "has no time of day"),
+            ("2026-12-01T09:00[Asia/Seoul", "ends in \"[Asia/Seoul\""),
+            ("2026-12-01T09:00+26:00", "ends in \"+26:00\""),
+            ("2026-12-01T09:00Z[u-ca=iso8601]", "ends in \"Z[u-ca=iso8601]\""),
+        ] {
+            let said = parse_instant(text).expect_err(text).to_string();
+            let is_ours = said.starts_with(why) && said.contains("write") && said.ends_with(INSTANTS);
+            assert!(is_ours, "{text}: {said}");
+        }
+        for text in ["9999-12-31T23:59Z", "9999-12-31T23:59[America/New_York]"] {
             assert_eq!(parse_instant(text), Err(InstantFault::Range), "{text}");
         }
     }

@@ -9,12 +9,14 @@ mod client;
 mod show;
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::{self, IsTerminal as _},
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use admission::{Field, FieldKind};
 use check::{Route, question::Question, written};
 use gate::definitions::{EventFault, EventJson};
 use hyper::Method;
@@ -335,21 +337,21 @@ fn dry(path: &str, dry_run: bool) -> String {
 
 /// The body of a change with these fields, of a zone that has these events. The server checks them.
 fn body_of(fields: &[(String, String)], events: &Value) -> Result<Map<String, Value>, Failure> {
-    let (mut policy, mut notice) = (Map::new(), Map::new());
-    let (mut events, mut of_events) = (events.as_array().cloned().unwrap_or_default(), Vec::new());
+    let (mut policy, mut notice, mut of_events) = (Map::new(), Map::new(), Vec::new());
+    let mut given = BTreeSet::new();
     for (name, text) in fields {
-        let fresh = if let Some(of_event) = name.strip_prefix("event.") {
-            set_event(&mut events, of_event, text)?;
-            of_events.push(name);
-            of_events.iter().filter(|known| **known == name).count() == 1
+        if !given.insert(name) {
+            return Err(Failure::new(failure::USAGE, format!("`{name}` is given twice")));
+        }
+        if let Some(of_event) = name.strip_prefix("event.") {
+            of_events.push((of_event, text.as_str()));
         } else if let Some(language) = name.strip_prefix("notice.") {
             let text = if text.is_empty() { Value::Null } else { text.as_str().into() };
-            notice.insert(language.to_owned(), text).is_none()
+            notice.insert(language.to_owned(), text);
         } else {
-            policy.insert(name.clone(), number_or_text(text)).is_none()
-        };
-        if !fresh {
-            return Err(Failure::new(failure::USAGE, format!("`{name}` is given twice")));
+            let is_number =
+                Field::named(name).is_some_and(|field| matches!(field.kind, FieldKind::Number { .. }));
+            policy.insert(name.clone(), value_of(text, is_number));
         }
     }
     let mut body = Map::new();
@@ -360,13 +362,16 @@ fn body_of(fields: &[(String, String)], events: &Value) -> Result<Map<String, Va
         body.insert("notice".to_owned(), notice.into());
     }
     if !of_events.is_empty() {
-        body.insert("events".to_owned(), events.into());
+        let events = events.as_array().cloned().unwrap_or_default();
+        body.insert("events".to_owned(), changed_events(events, &of_events)?.into());
     }
     Ok(body)
 }
 
-fn number_or_text(text: &str) -> Value {
-    text.parse::<i64>().map_or_else(|_| text.into(), Value::from)
+/// The value that an argument means for a field. A text that is no number stays one, and the server says what the field takes.
+fn value_of(text: &str, is_number: bool) -> Value {
+    let number = is_number.then(|| text.parse::<i64>().ok()).flatten();
+    number.map_or_else(|| text.into(), Value::from)
 }
 
 /// The fields of an event, beside its notice.
@@ -385,58 +390,121 @@ const OF_EVENT: [&str; 12] = [
     "fallback",
 ];
 
-/// Changes one field of an event: `ID.FIELD`, or `ID.notice.LANGUAGE`. An empty text takes the field away; `ID` alone deletes the
-/// event.
-fn set_event(events: &mut Vec<Value>, name: &str, text: &str) -> Result<(), Failure> {
-    // The id of an event may have dots.
-    let known = events.iter().filter_map(|event| event["id"].as_str());
-    let of_known =
-        known.filter(|id| name.strip_prefix(id).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')));
-    let of_known = of_known.max_by_key(|id| id.len()).map(str::to_owned);
-    let of_notice = match &of_known {
-        Some(id) => name[id.len()..].strip_prefix(".notice.").map(|language| (id.as_str(), language)),
-        None => name.split_once(".notice."),
+/// The fields of an event that are numbers.
+const NUMBERS_OF_EVENT: [&str; 2] = ["admit_per_minute", "max_active"];
+
+/// The fields that an event cannot be without.
+const NEEDED_OF_EVENT: [&str; 3] = ["prequeue_from", "begins", "ends"];
+
+/// A part of an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part<'a> {
+    Field(&'a str),
+    /// The notice in a language.
+    Notice(&'a str),
+}
+
+/// The events with these changes: `ID.FIELD`, `ID.notice.LANGUAGE`, or `ID` alone, each with its text. An empty text takes a part
+/// away; `ID` alone deletes the event. All of them count at once, so their order does not matter.
+fn changed_events(mut events: Vec<Value>, given: &[(&str, &str)]) -> Result<Vec<Value>, Failure> {
+    let wrong = |name: &str, what: String| Failure::new(failure::USAGE, format!("`event.{name}`: {what}"));
+    let known: Vec<_> = events.iter().filter_map(|event| event["id"].as_str().map(str::to_owned)).collect();
+    let is_known = |id: &str| known.iter().any(|known| known == id);
+    let unknown = |id: &str| match &known[..] {
+        [] => format!("the zone has no event {id}, and no other one"),
+        known => format!("the zone has no event {id}: its events are {}", known.join(", ")),
     };
-    let (id, field, language) = match (of_notice, name.rsplit_once('.')) {
-        (Some((id, language)), _) => (id, "notice", Some(language)),
-        (None, Some((id, field))) if OF_EVENT.contains(&field) => (id, field, None),
-        _ if text.is_empty() => {
-            check_name(name, name)?;
-            let before = events.len();
-            events.retain(|event| event["id"] != name);
-            let known = events.len() < before;
-            return if known {
-                Ok(())
-            } else {
-                Err(Failure::new(failure::USAGE, format!("there is no event {name}")))
-            };
+    let mut changes = Vec::new();
+    for &(name, text) in given {
+        let (id, part) = part_of(&known, name, text)?;
+        changes.push((id, part, name, text));
+    }
+    for &(id, part, name, text) in &changes {
+        let Some(part) = part else {
+            let other = changes.iter().find(|(other, part, ..)| *other == id && part.is_some());
+            if let Some((.., other, _)) = other {
+                let what = format!("changes the event that `event.{name}=` deletes: leave one of them out");
+                return Err(wrong(other, what));
+            }
+            if !is_known(id) {
+                return Err(wrong(name, unknown(id)));
+            }
+            events.retain(|event| event["id"] != id);
+            continue;
+        };
+        if is_known(id)
+            && text.is_empty()
+            && matches!(part, Part::Field(field) if NEEDED_OF_EVENT.contains(&field))
+        {
+            let what = format!("an event needs it: write an instant, or `event.{id}=` to delete the event");
+            return Err(wrong(name, what));
         }
-        _ => {
-            let what = format!(
-                "`event.{name}`: name a field of the event ({}, notice.LANGUAGE), or leave the value empty to delete the event",
-                OF_EVENT.join(", ")
-            );
-            return Err(Failure::new(failure::USAGE, what));
-        }
-    };
-    let at = match events.iter().position(|event| event["id"] == id) {
-        Some(at) => at,
-        None => {
-            check_name(name, id)?;
+        let at = events.iter().position(|event| event["id"] == id).unwrap_or_else(|| {
             events.push(json!({ "id": id }));
             events.len() - 1
-        }
-    };
-    let event = &mut events[at];
-    match (language, text.is_empty()) {
-        (Some(language), false) => event["notice"][language] = text.into(),
-        (None, false) => event[field] = number_or_text(text),
-        (language, true) => {
-            let of = if language.is_some() { event.get_mut("notice") } else { Some(event) };
-            of.and_then(Value::as_object_mut).map(|fields| fields.remove(language.unwrap_or(field)));
+        });
+        set_part(&mut events[at], part, text);
+    }
+    // An event that is new by a misspelt name has few fields.
+    for (id, _, name, _) in changes.iter().filter(|(id, ..)| !is_known(id)) {
+        let event = events.iter().find(|event| event["id"] == *id);
+        let mut missing = NEEDED_OF_EVENT.to_vec();
+        missing.retain(|field| event.is_none_or(|event| event[field].is_null()));
+        if !missing.is_empty() {
+            let what = format!("{}; a new one needs {}, too", unknown(id), missing.join(", "));
+            return Err(wrong(name, what));
         }
     }
-    Ok(())
+    Ok(events)
+}
+
+/// Which event an argument is about, and which part of it; `None` for the event itself.
+fn part_of<'a>(known: &[String], name: &'a str, text: &str) -> Result<(&'a str, Option<Part<'a>>), Failure> {
+    // The id of an event may have dots.
+    let is_of = |id: &&String| {
+        name.strip_prefix(id.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let of_known = known.iter().filter(is_of).map(String::len).max().map(|length| name.split_at(length));
+    let of_notice = match of_known {
+        Some((id, rest)) => rest.strip_prefix(".notice.").map(|language| (id, language)),
+        None => name.split_once(".notice."),
+    };
+    let (id, part) = match (of_notice, name.rsplit_once('.')) {
+        (Some((id, language)), _) => (id, Some(Part::Notice(language))),
+        (None, Some((id, field))) if OF_EVENT.contains(&field) => (id, Some(Part::Field(field))),
+        _ => {
+            let fields = format!("{}, notice.LANGUAGE", OF_EVENT.join(", "));
+            let what = match of_known {
+                Some((id, field)) if !field.is_empty() => {
+                    format!("event {id} has no field {}: its fields are {fields}", &field[1..])
+                }
+                _ if text.is_empty() => {
+                    check_name(name, name)?;
+                    return Ok((name, None));
+                }
+                _ => format!(
+                    "name a field of the event ({fields}), or leave the value empty to delete the event"
+                ),
+            };
+            return Err(Failure::new(failure::USAGE, format!("`event.{name}`: {what}")));
+        }
+    };
+    check_name(name, id)?;
+    Ok((id, part))
+}
+
+/// Sets a part of an event, or takes it away if the text is empty.
+fn set_part(event: &mut Value, part: Part<'_>, text: &str) {
+    match (part, text) {
+        (Part::Notice(language), "") => {
+            event.get_mut("notice").and_then(Value::as_object_mut).map(|texts| texts.remove(language));
+        }
+        (Part::Field(field), "") => {
+            event.as_object_mut().map(|fields| fields.remove(field));
+        }
+        (Part::Notice(language), text) => event["notice"][language] = text.into(),
+        (Part::Field(field), text) => event[field] = value_of(text, NUMBERS_OF_EVENT.contains(&field)),
+    }
 }
 
 /// Checks the name of an event in `event.FIELD`.
@@ -455,9 +523,16 @@ mod tests {
             let fields: Vec<_> = fields.iter().map(|(n, t)| ((*n).to_owned(), (*t).to_owned())).collect();
             body_of(&fields, &json!([{ "id": "old.one", "begins": "x" }])).map(Value::from)
         };
-        let fields = [("mode", "hold"), ("admit_per_minute", "60"), ("notice.en", "7"), ("notice.ko", "")];
-        let wanted =
-            json!({"policy": {"mode": "hold", "admit_per_minute": 60}, "notice": {"en": "7", "ko": null}});
+        let fields = [
+            ("mode", "hold"),
+            ("admit_per_minute", "60"),
+            ("opens_at", "5"),
+            ("notice.en", "7"),
+            ("notice.ko", ""),
+        ];
+        let wanted = json!({
+            "policy": { "mode": "hold", "admit_per_minute": 60, "opens_at": "5" }, "notice": { "en": "7", "ko": null },
+        });
         assert_eq!(body(&fields).expect("right"), wanted);
         assert_eq!(body(&[]).expect("nothing"), json!({}));
         assert!(body(&[("mode", "hold"), ("mode", "open")]).is_err());
@@ -474,25 +549,75 @@ mod tests {
             events(&[
                 ("event.old.one.begins", "y"),
                 ("event.old.one.notice.ko", ""),
-                ("event.new.max_active", "5")
+                ("event.new.max_active", "5"),
+                ("event.new.notice.en", ""),
+                ("event.new.prequeue_from", "x"),
+                ("event.new.begins", "y"),
+                ("event.new.ends", "5"),
             ]),
             Ok(json!([
                 { "id": "old.one", "begins": "y", "notice": { "en": "a" } },
-                { "id": "new", "max_active": 5 },
-            ]))
+                { "id": "new", "max_active": 5, "prequeue_from": "x", "begins": "y", "ends": "5" },
+            ])),
+            "an instant is a text"
         );
         assert_eq!(events(&[("event.old.one", "")]), Ok(json!([])));
-        assert!(events(&[("event.other", "")]).is_err_and(|fault| fault.contains("there is no event other")));
         let dotted = json!([{ "id": "x.notice.en", "begins": "x" }]);
         let fields = [("event.x.notice.en.begins".to_owned(), "y".to_owned())];
         let body = body_of(&fields, &dotted).expect("of the event that is there");
         assert_eq!(body["events"], json!([{ "id": "x.notice.en", "begins": "y" }]));
-        assert_eq!(
-            events(&[("event.old.one", ""), ("event.new.notice.en", "")]),
-            Ok(json!([{ "id": "new" }]))
-        );
         assert!(events(&[("event.old.one", "y")]).is_err_and(|fault| fault.contains("name a field")));
-        assert!(events(&[("event.a.begins", "x"), ("event.a.begins", "y")]).is_err());
+        let twice = events(&[("event.a.begins", "x"), ("event.a.begins", "y")]);
+        assert!(twice.is_err_and(|fault| fault.contains("`event.a.begins` is given twice")));
+    }
+
+    #[test]
+    fn arguments_about_events_that_are_refused_say_why() {
+        let said = |fields: &[(&str, &str)], events: &Value| {
+            let given: Vec<_> = fields.iter().map(|(n, t)| ((*n).to_owned(), (*t).to_owned())).collect();
+            body_of(&given, events).map(Value::from).expect_err("refused").to_string()
+        };
+        let sales = json!([{ "id": "spring", "begins": "x" }, { "id": "summer.1", "begins": "x" }]);
+        let known = "the zone has no event sprng: its events are spring, summer.1";
+        for (fields, wanted) in [
+            (
+                &[("event.sprng.begins", "x")][..],
+                &*format!("{known}; a new one needs prequeue_from, ends, too"),
+            ),
+            (
+                &[("event.sprng.notice.en", "x"), ("event.sprng.ends", "")],
+                &format!("{known}; a new one needs"),
+            ),
+            (&[("event.sprng", "")], known),
+            // A set field and the deletion of its event, in any order.
+            (
+                &[("event.spring.begins", "y"), ("event.spring", "")],
+                "`event.spring.begins`: changes the event that `event.spring=` deletes: leave one of them out",
+            ),
+            (
+                &[("event.summer.1", ""), ("event.summer.1.notice.en", "y")],
+                "`event.summer.1.notice.en`: changes the event that `event.summer.1=` deletes",
+            ),
+            (&[("event.new.begins", "y"), ("event.new", "")], "`event.new.begins`: changes the event that"),
+            // An empty text for what an event cannot be without, and for what is no field.
+            (
+                &[("event.spring.begins", "")],
+                "`event.spring.begins`: an event needs it: write an instant, or `event.spring=` to delete the event",
+            ),
+            (
+                &[("event.spring.begin", "")],
+                "`event.spring.begin`: event spring has no field begin: its fields are prequeue_from",
+            ),
+            (
+                &[("event.spring.notice", "x")],
+                "`event.spring.notice`: event spring has no field notice: its fields are",
+            ),
+        ] {
+            assert!(said(fields, &sales).contains(wanted), "{}", said(fields, &sales));
+        }
+        let none = said(&[("event.sale.begins", "x")], &Value::Null);
+        let wanted = "the zone has no event sale, and no other one; a new one needs prequeue_from, ends, too";
+        assert!(none.contains(wanted), "{none}");
     }
 
     #[test]

@@ -330,8 +330,13 @@ pub enum TextFault {
     #[error("is not one of {}", words_of(.0))]
     Word(&'static Field),
     /// The field holds an instant.
-    #[error(transparent)]
+    #[error("{}{}", .0, or_none(.0))]
     Instant(#[from] InstantFault),
+}
+
+/// The other text of such a field, for somebody who may not have meant an instant.
+fn or_none(fault: &InstantFault) -> String {
+    if *fault == InstantFault::Form { format!("; or {NONE}") } else { String::new() }
 }
 
 /// The words that a field may hold, in a sentence.

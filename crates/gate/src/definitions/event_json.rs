@@ -2,13 +2,16 @@
 //!
 //! Invariant: what is written here is read here as the same event.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use admission::{
     DrawFallback, DrawTerms, Event, InstantFault, Moment, NoPageAddress, Notice, NoticeFault, Outside,
     PageAddress, Randomness, ZoneId,
 };
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Error, Visitor},
+};
 
 /// An event with its fields as operators write them.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -17,10 +20,13 @@ pub struct EventJson {
     /// Its name among the events of the zone, written as a zone's id.
     pub id: String,
     /// From when on people take places: an instant, as `2026-12-01T08:30[Europe/Berlin]`. At least a minute before `begins`.
+    #[serde(deserialize_with = "instant")]
     pub prequeue_from: String,
     /// From when on people enter.
+    #[serde(deserialize_with = "instant")]
     pub begins: String,
     /// When it is over.
+    #[serde(deserialize_with = "instant")]
     pub ends: String,
     /// What applies until `prequeue_from`: `usual` (the zone's policy), `hold` or `closed`.
     #[serde(default = "usual")]
@@ -53,6 +59,25 @@ pub struct EventJson {
     /// The text for people who wait, by language; without one, the zone's own counts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub notice: BTreeMap<String, String>,
+}
+
+/// Reads the text of an instant. Another type is told how an instant is written.
+fn instant<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    struct Text;
+
+    impl Visitor<'_> for Text {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an instant in quotes, as in \"2026-12-01T09:00[Asia/Seoul]\"")
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<String, E> {
+            Ok(text.to_owned())
+        }
+    }
+
+    from.deserialize_str(Text)
 }
 
 fn usual() -> String {
@@ -126,13 +151,17 @@ impl EventJson {
     fn draw(&self) -> Result<Option<DrawTerms>, EventFault> {
         let fault = |field, what| Err(EventFault { field, what });
         match &*self.order {
-            ARRIVAL if self.randomness.is_some() => {
-                return fault("randomness", "only an event with order = draw has it".to_owned());
+            ARRIVAL => {
+                let given = [("randomness", &self.randomness), ("fallback", &self.fallback)];
+                let given: Vec<_> = given.into_iter().filter(|(_, text)| text.is_some()).collect();
+                let Some(&(first, _)) = given.first() else { return Ok(None) };
+                let given: Vec<_> = given.into_iter().map(|(field, _)| field).collect();
+                let what = format!(
+                    "belongs to a draw, and order is {ARRIVAL}: take {} away, or set order to {DRAW}",
+                    given.join(" and ")
+                );
+                return fault(first, what);
             }
-            ARRIVAL if self.fallback.is_some() => {
-                return fault("fallback", "only an event with order = draw has it".to_owned());
-            }
-            ARRIVAL => return Ok(None),
             DRAW => {}
             other => return fault("order", format!("{other:?} is not one of arrival, draw")),
         }
@@ -173,7 +202,10 @@ impl EventJson {
         let page = |field: &'static str, of: &'static str, around: &str, text: &Option<String>| {
             let Some(text) = text else { return Ok(None) };
             if around != Outside::Closed.word() {
-                let what = format!("only an event with {of} = closed has it");
+                let closed = Outside::Closed.word();
+                let what = format!(
+                    "belongs to a {closed} zone, and {of} is {around}: take {field} away, or set {of} to {closed}"
+                );
                 return Err(EventFault { field, what });
             }
             // An address with a user may have a password.
@@ -197,5 +229,61 @@ impl EventJson {
             notice: Notice::new(&self.notice)
                 .map_err(|fault: NoticeFault| EventFault { field: "notice", what: fault.to_string() })?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn with(fields: &Value) -> Value {
+        let mut event = json!({
+            "id": "sale", "prequeue_from": "2026-12-01T08:30:00Z", "begins": "2026-12-01T09:00:00Z", "ends": "2026-12-01T12:00:00Z",
+        });
+        let fields = fields.as_object().expect("an object").clone();
+        event.as_object_mut().expect("an object").extend(fields);
+        event
+    }
+
+    #[test]
+    fn an_instant_of_another_type_is_told_how_one_is_written() {
+        for wrong in [json!({ "begins": 5 }), json!({ "ends": null }), json!({ "prequeue_from": [] })] {
+            let said = serde_json::from_value::<EventJson>(with(&wrong)).expect_err("refused").to_string();
+            assert!(said.ends_with("as in \"2026-12-01T09:00[Asia/Seoul]\""), "{said}");
+        }
+    }
+
+    #[test]
+    fn fields_that_contradict_another_one_are_told_both_ways_out() {
+        let said = |fields: &Value| {
+            let read = serde_json::from_value::<EventJson>(with(fields)).expect("fields of an event");
+            read.event().expect_err("refused").to_string()
+        };
+        for (fields, wanted) in [
+            (
+                json!({ "order": "arrival", "randomness": "drand" }),
+                "randomness: belongs to a draw, and order is arrival: take randomness away, or set order to draw",
+            ),
+            (
+                json!({ "fallback": "wait" }),
+                "fallback: belongs to a draw, and order is arrival: take fallback away, or set order to draw",
+            ),
+            (
+                json!({ "order": "arrival", "fallback": "wait", "randomness": "nonsense" }),
+                "randomness: belongs to a draw, and order is arrival: take randomness and fallback away, or set order to draw",
+            ),
+            (
+                json!({ "before": "hold", "before_page": "/soon" }),
+                "before_page: belongs to a closed zone, and before is hold: take before_page away, or set before to closed",
+            ),
+            (
+                json!({ "after_page": "/soon" }),
+                "after_page: belongs to a closed zone, and after is usual: take after_page away, or set after to closed",
+            ),
+        ] {
+            assert_eq!(said(&fields), wanted);
+        }
     }
 }

@@ -269,9 +269,9 @@ impl Defined {
     fn definition(&self) -> Result<Definition, String> {
         let policy = self.policy.0.clone()?;
         let notice = Notice::new(&self.notice).map_err(|e| e.to_string())?;
-        let events: Result<Vec<_>, _> = self.events.iter().map(EventJson::event).collect();
-        let schedule =
-            Schedule::new(events.map_err(|e| e.to_string())?, &policy).map_err(|e| e.to_string())?;
+        let event = |json: &EventJson| json.event().map_err(|fault| format!("event {}: {fault}", json.id));
+        let events = self.events.iter().map(event).collect::<Result<_, _>>()?;
+        let schedule = Schedule::new(events, &policy).map_err(|e| e.to_string())?;
         Ok(Definition { policy, notice, schedule })
     }
 }

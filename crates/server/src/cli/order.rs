@@ -2,6 +2,7 @@
 
 use std::{ffi::OsString, net::IpAddr, path::PathBuf};
 
+use admission::parse_instant;
 use check::question::Question;
 use clap::ArgMatches;
 
@@ -97,10 +98,14 @@ pub fn read(
     }
     if of == "event" {
         let file = |name| args.text(name).map(PathBuf::from);
+        let begins = args.text("begins");
+        if let Some(Err(fault)) = begins.as_deref().map(parse_instant) {
+            return Err(ConfigFault::new(format!("--begins: {:?} {fault}", begins.unwrap_or_default())));
+        }
         let wanted = event_report::Wanted {
             zone: args.text("zone").unwrap_or_default(),
             event: args.text("event").unwrap_or_default(),
-            begins: args.text("begins"),
+            begins,
             html: file("out"),
             json: file("json"),
         };

@@ -158,6 +158,14 @@ fn zones_are_applied_from_their_own_file_or_that_of_the_settings() {
 }
 
 #[test]
+fn the_beginning_of_a_reported_event_is_an_instant() {
+    let report = |begins| read(&["event", "report", "A", "sale", "--out", "a.html", "--begins", begins]);
+    assert!(matches!(report("2026-12-01T09:00[Europe/Berlin]"), Ok(Order::ReportEvent(..))));
+    let line = report("noon").expect_err("refused").to_string();
+    assert!(line.starts_with("--begins: \"noon\" is not an instant: write"), "{line}");
+}
+
+#[test]
 fn flags_win_over_variables_over_file_over_defaults() {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), format!("listen = \"127.0.0.1:1\"\nbacklog = 64\nlog = \"warn\"\n{ZONE}"))

@@ -9,7 +9,7 @@ use std::{collections::HashMap, ops::Range, path::Path};
 
 use admission::{Definition, Event, FIELDS, Field, FieldKind, Notice, Policy, Schedule, ZoneId};
 use check::Route;
-use gate::definitions::{EventJson, ZONES_MAX};
+use gate::definitions::{EventFault, EventJson, ZONES_MAX};
 use serde::de::IntoDeserializer as _;
 use toml::{
     Spanned,
@@ -221,6 +221,12 @@ fn wrong_type(kind: Kind, value: &DeValue<'_>) -> String {
     format!("must be {wanted}, and is of type {}", value.type_str())
 }
 
+/// What to say of a value that is no text, where an instant belongs.
+fn no_instant_text(value: &DeValue<'_>) -> String {
+    let what = wrong_type(Kind::Text, value);
+    format!("{what}; an instant is written in quotes, as in \"2026-12-01T09:00[Asia/Seoul]\"")
+}
+
 /// What is written as tables, beside the settings.
 const TABLES: [&str; 5] = ["zone", "route", "cell", "admin_token", "wait.target"];
 
@@ -279,24 +285,36 @@ fn events(lines: &Lines<'_>, field: &Origin, value: &DeValue<'_>) -> Result<Vec<
         return Err(field.fault("events are written as [[zone.event]] tables"));
     };
     let read = |table: &Spanned<DeValue<'_>>| {
-        let here = lines.at(&table.span(), "zone.event");
-        let mut fields = table.get_ref().as_table().into_iter().flat_map(in_order);
+        let DeValue::Table(fields) = table.get_ref() else {
+            return Err(field.fault("events are written as [[zone.event]] tables"));
+        };
+        let fields = in_order(fields);
+        let of_name = |name: &str| fields.iter().find(|(key, _)| key.get_ref() == name);
+        let id = of_name("id").and_then(|(_, value)| value.get_ref().as_str());
+        let id = id.filter(|id| EventJson::name(id).is_ok());
+        let at = |span: &Range<usize>, part: &str| {
+            let event = id.map_or_else(String::new, |id| format!(" (event {id})"));
+            lines.at(span, &format!("zone.event{part}{event}"))
+        };
         // The only values that serde takes for something else than TOML does.
-        if let Some((key, value)) = fields.find(|(_, value)| matches!(value.get_ref(), DeValue::Datetime(_)))
-        {
-            let origin = lines.at(&key.span(), &format!("zone.event.{}", key.get_ref()));
-            return Err(origin.fault(wrong_type(Kind::Text, value.get_ref())));
+        let date = fields.iter().find(|(_, value)| matches!(value.get_ref(), DeValue::Datetime(_)));
+        if let Some((key, value)) = date {
+            let origin = at(&key.span(), &format!(".{}", key.get_ref()));
+            return Err(origin.fault(no_instant_text(value.get_ref())));
         }
         let event: EventJson =
             serde_path_to_error::deserialize(table.clone().into_deserializer()).map_err(|fault| {
                 let span = fault.inner().span().unwrap_or_else(|| table.span());
-                let name = match fault.path().iter().len() {
-                    0 => "zone.event".to_owned(),
-                    _ => format!("zone.event.{}", fault.path()),
+                let part = match fault.path().iter().len() {
+                    0 => String::new(),
+                    _ => format!(".{}", fault.path()),
                 };
-                lines.at(&span, &name).fault(plain_types(fault.inner().message()))
+                at(&span, &part).fault(plain_types(fault.inner().message()))
             })?;
-        event.event().map_err(|fault| here.fault(fault))
+        event.event().map_err(|EventFault { field, what }| {
+            let span = of_name(field).map_or_else(|| table.span(), |(key, _)| key.span());
+            at(&span, &format!(".{field}")).fault(what)
+        })
     };
     tables.iter().map(read).collect()
 }
@@ -343,7 +361,9 @@ fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Defi
                 continue;
             }
             FieldKind::Instant => {
-                let instant = text()?;
+                let DeValue::String(instant) = value.get_ref() else {
+                    return Err(origin.fault(no_instant_text(value.get_ref())));
+                };
                 let fault = |fault| origin.fault(format!("{instant:?} {fault}"));
                 target.set_text(&mut policy, instant).map_err(fault)?;
                 continue;

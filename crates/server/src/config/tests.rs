@@ -234,11 +234,27 @@ fn zone_faults_have_the_line_of_the_field() {
         ),
         (
             "event = [{ id = \"a\", begins = 2026-12-01T08:30:00Z }]",
-            "w.toml:3: zone.event.begins: must be a string, and is of type",
+            "w.toml:3: zone.event.begins (event a): must be a string, and is of type datetime; an instant is written in quotes, as in \"2026",
         ),
         (
+            "[[zone.event]]\nid = \"a\"\nprequeue_from = \"2026-12-01T08:30:00Z\"\nbegins = \"tomorrow\"\nends = \"\"",
+            "w.toml:6: zone.event.begins (event a): \"tomorrow\" is not an instant: write",
+        ),
+        (
+            "[[zone.event]]\nprequeue_from = 5\nid = \"a\"",
+            "w.toml:4: zone.event.prequeue_from (event a): invalid type: integer `5`, expected an instant",
+        ),
+        ("[[zone.event]]\nid = \"a\"", "w.toml:3: zone.event (event a): missing field `prequeue_from`"),
+        ("[[zone.event]]\nbegins = \"\"\nid = \"a b\"", "w.toml:3: zone.event: missing field"),
+        ("event = [1]", "w.toml:3: zone.event: events are written as [[zone.event]] tables"),
+        (
+            "opens_at = 2026-12-01T08:30:00Z",
+            "w.toml:3: zone.opens_at: must be a string, and is of type datetime; an instant is written in quotes, as in",
+        ),
+        ("opens_at = \"soon\"", "w.toml:3: zone.opens_at: \"soon\" is not an instant: write"),
+        (
             "event = [{ id = \"a\", admit_per_minute = \"600\" }]",
-            "w.toml:3: zone.event.admit_per_minute: invalid type: string \"600\", expected a whole number",
+            "w.toml:3: zone.event.admit_per_minute (event a): invalid type: string \"600\", expected a whole number",
         ),
         ("speed = 1", "w.toml:3: zone.speed: there is no such field as `speed`"),
         ("polling_period_ms = 60000", "w.toml:1: zone: idle_timeout_s is 60, and must be 180 to 3600"),

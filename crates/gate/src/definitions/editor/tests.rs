@@ -253,14 +253,18 @@ async fn a_notice_disturbs_no_line() {
     site.define("A", Expected::Any, Some(saying("a"))).await.expect("the same");
     assert_eq!(told(), [0, 1, 1]);
     // An event that comes later changes nothing that is in force.
+    site.define("A", Expected::Any, Some(planned())).await.expect("changed");
+    assert_eq!(told(), [0, 1, 2]);
+}
+
+/// A zone with an event that comes later.
+fn planned() -> Definition {
     let event: EventJson = serde_json::from_value(serde_json::json!({
         "id": "sale", "prequeue_from": "2099-12-01T08:00:00Z", "begins": "2099-12-01T09:00:00Z", "ends": "2099-12-01T12:00:00Z",
     }))
     .expect("an event's fields");
     let schedule = Schedule::new(vec![event.event().expect("an event")], &Policy::default());
-    let planned = Definition { schedule: schedule.expect("a schedule"), ..saying("a") };
-    site.define("A", Expected::Any, Some(planned)).await.expect("changed");
-    assert_eq!(told(), [0, 1, 2]);
+    Definition { schedule: schedule.expect("a schedule"), ..saying("a") }
 }
 
 #[tokio::test]
@@ -442,6 +446,17 @@ async fn what_cannot_be_read_ends_the_start_by_name() {
     fs::write(site.path(), text).expect("written");
     site.start(file([("A", holding(60))])).await;
     assert_eq!(site.zones(), file([("A", saying("a"))]));
+}
+
+#[tokio::test]
+async fn an_event_that_cannot_be_read_ends_the_start_by_name() {
+    let mut site = Site::new();
+    site.start(file([("A", holding(60))])).await;
+    site.define("A", Expected::Any, Some(planned())).await.expect("changed");
+    let text = fs::read_to_string(site.path()).expect("kept");
+    fs::write(site.path(), text.replace("2099-12-01T09:00:00Z", "tomorrow")).expect("written");
+    let refused = site.try_start(file([("A", holding(60))])).await.expect_err("refused").to_string();
+    assert!(refused.contains("zone A: event sale: begins: \"tomorrow\" is not an instant"), "{refused}");
 }
 
 /// A view that was asked for before a change, and arrives after it, is not used.

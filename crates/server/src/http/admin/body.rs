@@ -1,7 +1,8 @@
 //! Reads the bodies of operators' requests.
 //!
 //! Invariants: an unknown field, a field that is there twice, a wrong type and a value out of its range are refused. The problem names the field, as in
-//! `policy.admit_per_minute`, and the range of a number that is out of it.
+//! `policy.admit_per_minute`, and the range of a number that is out of it. An event has its name there, as in `events.sale.begins`; one
+//! without a right name has its place in the list, as in `events[0].id`.
 
 use std::fmt;
 
@@ -210,8 +211,10 @@ fn definition(mut fields: Object, old: &Definition) -> Result<Definition, Proble
 
 /// Reads one event.
 fn event(at: usize, value: Value) -> Result<Event, Problem> {
+    let id = value["id"].as_str().filter(|id| EventJson::name(id).is_ok());
+    let place = id.map_or_else(|| format!("events[{at}]"), |id| format!("events.{id}"));
     if !value.is_object() {
-        return Err(wrong(&format!("events.{at}"), "an object"));
+        return Err(wrong(&place, "an object"));
     }
     let read: EventJson = serde_path_to_error::deserialize(value).map_err(|fault| {
         let said = plain_types(&fault.inner().to_string());
@@ -226,12 +229,13 @@ fn event(at: usize, value: Value) -> Result<Event, Problem> {
             0 => String::new(),
             _ => format!(".{}", fault.path()),
         };
-        Problem::new(code, format!("`events.{at}{field}`: {said}"))
+        Problem::new(code, format!("`{place}{field}`: {said}"))
     })?;
-    let wrong =
-        |EventFault { field, what }| Problem::new(WRONG_TYPE, format!("`events.{at}.{field}`: {what}"));
+    let wrong = |EventFault { field, what }| Problem::new(WRONG_TYPE, format!("`{place}.{field}`: {what}"));
     read.event().map_err(wrong)
 }
+
+const INSTANT_OR_NULL: &str = "an instant as a string, as in \"2026-12-01T09:00[Asia/Seoul]\", or null";
 
 /// `null` gives a field its default.
 fn policy(fields: Object, mut policy: Policy) -> Result<Policy, Problem> {
@@ -251,7 +255,7 @@ fn policy(fields: Object, mut policy: Policy) -> Result<Policy, Problem> {
                 }
             }
             FieldKind::Instant => {
-                let text = value.as_str().ok_or_else(|| wrong(&path, "an instant as a string, or null"))?;
+                let text = value.as_str().ok_or_else(|| wrong(&path, INSTANT_OR_NULL))?;
                 let fault = |fault| Problem::new(WRONG_TYPE, format!("`{path}`: {text:?} {fault}"));
                 field.set_text(&mut policy, text).map_err(fault)?;
             }
@@ -479,5 +483,45 @@ mod tests {
         let told: Value = serde_json::from_str(&problem.body()).expect("JSON");
         let range = ["field", "value", "low", "high"].map(|member| told[member].to_string());
         assert_eq!(range, ["\"policy.sub_windows\"", "61", "1", "60"]);
+    }
+
+    #[test]
+    fn errors_name_an_event_as_it_was_written() {
+        let said = |events: Value| {
+            let body = serde_json::json!({ "events": events }).to_string();
+            merge(body.as_bytes(), &old()).expect_err("refused").detail.into_owned()
+        };
+        let sale = |id: Value, begins: Value| {
+            serde_json::json!({
+                "id": id, "prequeue_from": "2026-12-01T08:30:00Z", "begins": begins, "ends": "2026-12-01T12:00:00Z",
+            })
+        };
+        let right = sale("first".into(), "2026-12-01T09:00:00Z".into());
+        for (wrong, wanted) in [
+            (sale("a.b".into(), "tomorrow".into()), "`events.a.b.begins`: \"tomorrow\" is not an instant"),
+            (sale("1".into(), "".into()), "`events.1.begins`: \"\" is not an instant: write"),
+            (
+                sale("sale".into(), 5.into()),
+                "`events.sale.begins`: invalid type: integer `5`, expected an instant",
+            ),
+            (serde_json::json!({ "id": "sale" }), "`events.sale`: missing field `prequeue_from`"),
+            (
+                serde_json::json!({ "id": "sale", "max_active": -1 }),
+                "`events.sale.max_active`: invalid value",
+            ),
+            // Without a name that an event can have, its place says which one it is.
+            (sale("a b".into(), "x".into()), "`events[1].id`: \"a b\" is no name of an event"),
+            (sale(7.into(), "x".into()), "`events[1].id`: invalid type: integer `7`"),
+            (serde_json::json!({ "begins": "x" }), "`events[1]"),
+            (7.into(), "`events[1]` must be an object"),
+        ] {
+            let said = said(Value::from(vec![right.clone(), wrong]));
+            assert!(said.starts_with(wanted), "{said}");
+        }
+        let policy = merge(br#"{"policy":{"opens_at":5}}"#, &old()).expect_err("refused").detail;
+        assert!(policy.contains("as in \"2026-12-01T09:00[Asia/Seoul]\", or null"), "{policy}");
+        let policy = merge(br#"{"policy":{"opens_at":""}}"#, &old()).expect_err("refused").detail;
+        assert!(policy.starts_with("`policy.opens_at`: \"\" is not an instant"), "{policy}");
+        assert!(policy.ends_with("; or none"), "{policy}");
     }
 }

@@ -3,6 +3,8 @@
 //! Invariants: events are only changed with their zone. A report is made from what the store keeps, whichever server is asked; few are
 //! made at the same time, because one may read a month of minutes.
 
+use std::collections::BTreeSet;
+
 use admission::{Event, Stage, ZoneId};
 use axum::extract::{RawQuery, State};
 
@@ -74,14 +76,18 @@ pub(super) async fn report(
     let with_minutes = flag("minutes", minutes.as_deref(), true)?;
     let begins_s = begins.as_deref().map(|text| event_instant("begins", text)).transpose()?;
     let mut named = state.events_of(&zone)?;
+    let ids: BTreeSet<_> = named.iter().map(|(event, _)| event.id.to_string()).collect();
     named.retain(|(event, _)| event.id.as_str() == id);
     let of_wanted = |(event, _): &&(Event, _)| begins_s.is_none_or(|at_s| event.begins.unix_s() == at_s);
     let (event, deleted_at) = named.iter().find(of_wanted).cloned().ok_or_else(|| {
         let shown: String = id.chars().take(ZoneId::MAX_LEN).collect();
         let then = begins.map_or(String::new(), |begins| format!(" that begins at {begins}"));
+        let ids: Vec<_> = ids.into_iter().collect();
+        let known =
+            if ids.is_empty() { "it has none".to_owned() } else { format!("its events are {}", ids.join(", ")) };
         let what = format!(
-            "the zone has no event {shown}{then}, and this server remembers no deletion of one whose pre-queue had begun; an event that is \
-             added again with its times has its report again"
+            "the zone has no event {shown}{then}: {known}; this server remembers no deletion of one whose pre-queue had begun, and an event that \
+             is added again with its times has its report again"
         );
         Problem::new(UNKNOWN_EVENT, what)
     })?;

@@ -10,6 +10,7 @@ use hyper::http::request::Parts;
 use super::precondition::Wanted;
 use crate::{
     access::Caller,
+    fields::shown,
     http::{
         problem::{Problem, UNKNOWN_ZONE, WRONG_TYPE},
         query::{Others, fields},
@@ -138,6 +139,8 @@ pub(super) fn instant(name: &str, text: &str) -> Result<u32, Problem> {
 
 /// Reads an instant of the query as events have it, and returns it in seconds since 1970.
 pub(super) fn event_instant(name: &str, text: &str) -> Result<u32, Problem> {
-    parse_instant(text)
-        .map_err(|fault| Problem::new(WRONG_TYPE, format!("`{name}`, in the address, {fault}")))
+    parse_instant(text).map_err(|fault| {
+        let what = format!("`{name}`, in the address: {:?} {fault}", shown(text));
+        Problem::new(WRONG_TYPE, what)
+    })
 }
