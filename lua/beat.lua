@@ -1,20 +1,23 @@
 -- Takes in polls, does what is due for the segments passed, and returns their bits and counts.
 --
 -- KEYS  see zone.lua; the segments to update, a part of the line
--- ARGV  after zone.lua's: for each segment passed, three: the newest revision that the server has; the offset of the
---       polls in its bitmap (bytes); and the polls, which may be empty
+-- ARGV  after zone.lua's: for each segment passed, five: the newest revision that the server has; the offset of the
+--       polls in its bitmap (bytes); the polls, which may be empty; and of how many tickets the server wants the entries, from which one on
 --       then 1 if the server wants the counts of all segments, from which it makes its view
 --       then the longest polling period that the server tells, or may soon tell; 0 if that is the policy's
 -- Returns zone.lua's, then: end of the front; end of its approach; the counts of all segments from the first on ("live present generation
 --         seen_all rev front near" each, empty for a segment without any; none if not asked for); the revision of each segment
---         passed; the live bits of those that are newer than the server's (empty for the others); and the servers that
---         make decisions and called lately (none if the counts were not asked for)
+--         passed; the live bits of those that are newer than the server's (empty for the others); the bits of who does not come back of
+--         those where these are newer; the entries that were wanted; and the servers that make decisions and called lately (none if the
+--         counts were not asked for)
 -- Cost  about 30 us; 20 us per segment with polls, 25 us more when a generation ends; with the counts, 0.2 us per segment
 --       of the line, and 1 us for each ticket that comes into the front.
 
+local OF_SEGMENT = 5
 local from, fault = begin(nil, true)
 if fault then return fault end
-local longest = tonumber(ARGV[from + #segments * 3 + 1])
+local behind = from + #segments * OF_SEGMENT
+local longest = tonumber(ARGV[behind + 1])
 if longest > z.period then
   begin_approach(longest_period_ms())
   note_longest_period(longest)
@@ -70,7 +73,8 @@ end
 
 for i = 1, #segments do
   local s = segments[i]
-  local at, polls = tonumber(ARGV[from + i * 3 - 2]), ARGV[from + i * 3 - 1]
+  local own = from + (i - 1) * OF_SEGMENT
+  local at, polls = tonumber(ARGV[own + 1]), ARGV[own + 2]
   -- A report may arrive late if a call stalled. A holder who polled before a generation ended must survive its end.
   if is_behind(s) then hear_polls(s, at, polls) end
   touch(s)
@@ -233,7 +237,7 @@ local function move_approach(front_end)
 end
 
 local servers, front_end, approach_end = {}, z.next, 0
-if ARGV[from + #segments * 3] ~= '1' then
+if ARGV[behind] ~= '1' then
   -- A server is on the list from its first call on.
   local name = ARGV[6]
   if name ~= '' and not call('HGET', KEYS[8], name) then call('HSET', KEYS[8], name, int(z.epoch) .. ' ' .. int(z.now)) end
@@ -275,7 +279,7 @@ else
   end
 end
 front_end = min(front_end, z.next)
-if ARGV[from + #segments * 3] == '1' then
+if ARGV[behind] == '1' then
   -- A ticket that comes into the front gets an appointment by the period that people in the approach were told.
   approach_end = move_approach(front_end)
   for i = 1, #segments do
@@ -288,11 +292,17 @@ if ARGV[from + #segments * 3] == '1' then
   end
 end
 
-local revs, bits = {}, {}
+-- Each server learns who does not come back, and the entries of those who entered by calls of other servers: if the state is lost, any of
+-- them can say so.
+local revs, bits, ended, entries = {}, {}, {}, {}
 for i = 1, #segments do
-  local s = segments[i]
-  local has = tonumber(ARGV[from + i * 3 - 3])
-  revs[i], bits[i] = int(s.rev), ''
-  if s.known and s.rev > has and s.index >= z.base then bits[i] = call('GET', s.live_key) or '\0' end
+  local s, own = segments[i], from + (i - 1) * OF_SEGMENT
+  local has, wanted, first = tonumber(ARGV[own]), tonumber(ARGV[own + 3]), tonumber(ARGV[own + 4])
+  revs[i], bits[i], ended[i], entries[i] = int(s.rev), '', '', ''
+  if s.known and s.index >= z.base then
+    if s.rev > has then bits[i] = call('GET', s.live_key) or '\0' end
+    if s.ended > has then ended[i] = call('GETRANGE', s.lost_key, floor(SEGMENT / 8), -1) end
+    if wanted > 0 then entries[i] = call('GETRANGE', s.entry_key, first * 12, (first + wanted) * 12 - 1) end
+  end
 end
-return finish(int(front_end), int(approach_end), rows, revs, bits, servers)
+return finish(int(front_end), int(approach_end), rows, revs, bits, ended, entries, servers)

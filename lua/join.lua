@@ -100,7 +100,8 @@ if admitted > 0 then
   local stamp = stamp_of_now()
   by_segment(first, admitted, function(s, bit, n)
     call('SETRANGE', s.entry_key, bit * 12, string.rep(stamp, n))
-    s.changed, s.rev, s.stamped = true, z.rev, 1
+    set_run(s.lost_key, SEGMENT + bit, n)
+    s.changed, s.rev, s.stamped, s.ended = true, z.rev, 1, z.rev
     for i = 0, z.max_active > 0 and n - 1 or -1 do begin_visit(s, bit + i) end
   end)
   note_entries(admitted)

@@ -45,6 +45,8 @@ local function give_up(s, seq, bit)
   if call('SETBIT', s.here_key, bit, 0) == 1 then set_present(s, s.present - 1) end
   for plane = 1, 4 do call('SETBIT', s.ages[plane], bit, 0) end
   set_live(s, s.live - 1)
+  call('SETBIT', s.lost_key, SEGMENT + bit, 1)
+  s.ended = z.rev
   call('ZREM', KEYS[3], int(seq))
   z.evicted = z.evicted + 1
   end_for_good(s, bit)

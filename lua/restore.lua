@@ -10,7 +10,7 @@
 --       and the first one behind, 0 for none; the leaps of the clock, as in the header; the servers that it knows of, with spaces between; all segments of which it knows tickets, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
 --       bytes per record: instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the
 --       policy as in policy.lua; then for each segment passed its live bits, its gone bits, and the bits of those gone who
---       had entered, each of which may be empty
+--       do not come back, because they entered or gave up the place, each of which may be empty
 -- Returns zone.lua's, then 1 if the memory was merged, 0 if the state had it already, -1 if it is of a line whose numbers are
 --         other people's now, so that its tickets end
 -- Cost  about 60 us per segment, and 1 us for each record of the log and each entry.
@@ -201,7 +201,10 @@ local function merge_bits(s, live, gone_bits, entered_bits)
   call('PERSIST', s.entry_key)
   if #gone_bits > 0 then
     call('SET', KEYS[6], gone_bits)
-    if #entered_bits > 0 then call('SETRANGE', KEYS[6], floor(SEGMENT / 8), entered_bits) end
+    if string.find(entered_bits, '[^%z]') then
+      call('SETRANGE', KEYS[6], floor(SEGMENT / 8), entered_bits)
+      s.ended = z.rev
+    end
     call('BITOP', 'OR', s.lost_key, s.lost_key, KEYS[6])
   end
   -- The state knows better which tickets below `known` there are, but not those of a line that was put in front.
@@ -252,6 +255,9 @@ if taken == 1 then
       elseif life == 0 then
         -- The server knows that its holder left.
         call('SETRANGE', s.entry_key, bit * 12 + 10, '\0\0')
+      else
+        -- Another server may know that.
+        life = unpack_struct('>I2', stamp, 11)
       end
       if s.known and call('SETBIT', s.live_key, bit, 0) == 1 then
         set_live(s, s.live - 1)

@@ -7,10 +7,11 @@
 --                many numbers there are
 --       2 log    entries of slightly more than the last minute: 12 bytes per record, instant (6) and running total (6)
 --       3 due    sorted set of the front's appointments: ticket -> due * 65,536 + requested wait, 0 for none
---       4 seg    hash: segment -> "live present generation seen_all rev front near stamped"; the tickets of the segment below
+--       4 seg    hash: segment -> "live present generation seen_all rev front near stamped ended"; the tickets of the segment below
 --                `front` belong to the front of the line, as of the last beat; the holders of those below `near` have been told
---                the near period; `stamped` is 1 if anybody has an entry in `entry`. And, while periods are long, marks -> "seen_all instant end instant end ...": where the
---                approach of the front ended lately. And of each segment with people inside, v<segment> -> "generation left_rev
+--                the near period; `stamped` is 1 if anybody has an entry in `entry`; `ended` is the revision at which `lost` last
+--                got somebody who does not come back. And, while periods are long, marks -> "seen_all instant end instant end ...": where
+--                the approach of the front ended lately. And of each segment with people inside, v<segment> -> "generation left_rev
 --                left_until", see visits.lua. And kept -> "segment instant segment instant ...": until when the entries of segments must be
 --                there that were freed lately, the last one first. And drift <born> -> "ms epoch": by how much the clock is ahead of
 --                that of another line, which servers remembered in epochs before this one, see restore.lua. And keys -> "minute count":
@@ -25,7 +26,8 @@
 --         a0-3  bit planes of the age: generations since the last poll
 --         entry 12 bytes per ticket: when it entered, by the zone's clock (6) and by the wall clock in seconds (4), and the
 --               life of the pass in seconds (2); 0 after the holder left
---         lost  gone, as the servers remembered it when the state was rebuilt; after these bits, those who had entered
+--         lost  gone, as the servers remembered it when the state was rebuilt; after these bits, those who do not come back: they
+--               entered, or gave up the place, in this state or as the servers remembered it
 --         in    inside: entered, and the visit has not ended. Only where their number is limited; see visits.lua
 -- ARGV  1 epoch, 2 rev   the newest state that this server has seen; 0 0 for none
 --       3 lo, 4 hi       bounds of the zone's clock, as this server knows them; 0 for none
@@ -57,7 +59,7 @@ local PAST, PROVED = 64 * 32, -1
 local KEPT = 64
 -- How far the clock can leap, and windows end early by that. How long the presumption waits for a server that has
 -- not called. How far beyond its bounds the clock may be, and for how long before it counts as set.
-local LEAP_MS, SERVER_MS, LATE_MS, SET_MS = 250, 70000, 500, 700
+local LEAP_MS, SERVER_MS, LATE_MS, SET_MS = 250, 70000, 250, 700
 -- How long nobody enters after a leap past the opening that no server vouched for. Servers that run call once a second.
 local DOUBT_MS = 2000
 -- A line that may have had a predecessor begins at a random number from AFTER_LOSS on, and has a random epoch, so that the two have
@@ -276,9 +278,10 @@ end
 -- The segments that were passed.
 local function segment_of(seq) return floor(seq / SEGMENT) end
 
--- The eight numbers of a segment's row, as texts; nothing if it is no row. Earlier versions wrote no `front`, no `near` and no `stamped`.
+-- The nine numbers of a segment's row, as texts; nothing if it is no row. Earlier versions wrote no `front`, no `near`, no `stamped` and no
+-- `ended`.
 local function read_row(row)
-  return string.match(row or '', '(%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*) ?(%d*)')
+  return string.match(row or '', '(%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*) ?(%d*) ?(%d*)')
 end
 
 local function read_segments()
@@ -291,16 +294,17 @@ local function read_segments()
     local index, from = tonumber(names[i]), FIXED + (i - 1) * PER_SEGMENT
     local s = {
       index = index, known = rows[i] and true or false, live = 0, present = 0, generation = 0, seen_all = 0, rev = 0,
-      front = 0, near = 0, stamped = 0,
+      front = 0, near = 0, stamped = 0, ended = 0,
       live_key = KEYS[from + 1], here_key = KEYS[from + 2],
       ages = { KEYS[from + 3], KEYS[from + 4], KEYS[from + 5], KEYS[from + 6] },
       entry_key = KEYS[from + 7], lost_key = KEYS[from + 8], in_key = KEYS[from + 9],
     }
     if rows[i] then
-      local live, present, generation, seen_all, rev, front, near, stamped = read_row(rows[i])
+      local live, present, generation, seen_all, rev, front, near, stamped, ended = read_row(rows[i])
       s.live, s.present, s.rev = tonumber(live), tonumber(present), tonumber(rev)
       s.generation, s.seen_all = tonumber(generation), tonumber(seen_all)
       s.front, s.near, s.stamped = tonumber(front) or 0, tonumber(near) or 0, tonumber(stamped) or 0
+      s.ended = tonumber(ended) or 0
     end
     segments[i], by_index[index] = s, s
   end
@@ -309,7 +313,7 @@ end
 
 local function row_of(s)
   return int(s.live) .. ' ' .. int(s.present) .. ' ' .. int(s.generation) .. ' ' .. int(s.seen_all) .. ' ' .. int(s.rev) ..
-    ' ' .. int(s.front) .. ' ' .. int(s.near) .. ' ' .. int(s.stamped)
+    ' ' .. int(s.front) .. ' ' .. int(s.near) .. ' ' .. int(s.stamped) .. ' ' .. int(s.ended)
 end
 
 local function save_segments()

@@ -195,6 +195,8 @@ pub(crate) struct Auditor {
     /// When each server read the register last.
     read_register: BTreeMap<usize, u64>,
     lives: Vec<Life>,
+    /// When each server answered people.
+    answers: Vec<Vec<u64>>,
     /// On which side of a division each server is.
     server_sides: Vec<usize>,
     /// The lines that nodes began: first epoch and first number.
@@ -244,6 +246,8 @@ judged! {
     openings = "openings";
     /// Tickets that were tried again after their holders had left.
     replays = "tickets tried after leaving";
+    /// Tickets that were tried again after their holders had left and the store had been in trouble.
+    lost_replays = "tickets tried after leaving and a fault";
     /// Joins that were repeated with their key, and found the place.
     repeated_joins = "joins repeated with their key";
     /// States of the zone in Redis, each after a script, in runs in which no key vanishes.
@@ -298,6 +302,10 @@ const WAY_MS: u64 = 50;
 
 /// Every server hears of a decision within so long, if nothing is wrong: a view each second, and the ways of calls.
 const VIEW_MS: u64 = 3_000;
+
+/// Every server has the entries that others decided within so long, if nothing is wrong: it learns with a view who does not come back, and
+/// with the next one who of them entered.
+const HEARD_MS: u64 = 5_000;
 
 /// People enter so long after an event by lot begins, in seconds.
 const DRAW_S: i64 = 30;
@@ -368,6 +376,7 @@ impl Auditor {
             keys: BTreeMap::new(),
             read_register: BTreeMap::new(),
             lives: Vec::new(),
+            answers: vec![Vec::new(); plan.servers],
             server_sides: plan.server_sides.clone(),
             begun: Vec::new(),
             given_up: BTreeMap::new(),
@@ -550,11 +559,21 @@ impl Auditor {
     /// A ticket was tried again after its holder had left.
     fn check_replay(&mut self, call: &Call, answer: &Result<Reply, Refusal>) {
         let (now, user) = (call.now, call.user);
-        let left = call.ticket.and_then(|ticket| self.left_before(ticket, call.asked, now));
-        let Some(at) = left else { return };
-        self.judged.replays += 1;
-        if answer.is_ok() {
-            let how = format!("{now} ms: user {user} had left at {at} ms: {answer:?}");
+        let Some(ticket) = call.ticket else { return };
+        let is_back = if self.left_before(ticket, call.asked, now).is_some() {
+            self.judged.replays += 1;
+            answer.is_ok()
+        } else if let Some(&Some(at)) = self.given_up.get(&ticket)
+            && self.knows_that_left(ticket, at, now)
+        {
+            // Until all servers have told the store what they know, nobody is told that a ticket has ended.
+            self.judged.lost_replays += 1;
+            matches!(answer, Ok(Reply::Entered { .. }))
+        } else {
+            false
+        };
+        if is_back {
+            let how = format!("{now} ms: user {user} had left, {:?}: {answer:?}", self.given_up[&ticket]);
             self.breaks(Promise::LeftAndBack, how);
         }
     }
@@ -568,6 +587,7 @@ impl Auditor {
     pub(crate) fn answered(&mut self, call: &Call, answer: &Result<Reply, Refusal>) {
         let &Call { asked, now, user, at: (server, number), ticket, is_join, by_copy, .. } = call;
         self.calls += 1;
+        self.answers[server].push(now);
         if self.check_seal(call, answer).is_break() {
             return;
         }

@@ -143,7 +143,7 @@ fn lists_of_mended_faults_hold() {
 
 /// What a hundred runs judge at least: about half of what those do of which the fewest are judged. The numbers differ by what the
 /// runs do.
-const FLOORS: [(&str, u64); 10] = [
+const FLOORS: [(&str, u64); 11] = [
     ("windows", 4_500),
     ("windows without a fault", 1_400),
     ("pairs in order", 25_000),
@@ -152,6 +152,7 @@ const FLOORS: [(&str, u64); 10] = [
     ("ranks", 7_000),
     ("passes repeated", 7_000),
     ("tickets tried after leaving", 47),
+    ("tickets tried after leaving and a fault", 5),
     ("states in Redis", 10_000),
     ("joins repeated with their key", 8),
 ];
@@ -343,6 +344,7 @@ fn without_a_guard() {
         Rule::Opening => Plan::of(seed).with_an_opening(),
         Rule::Dealt | Rule::Undrawn => Plan::of(seed).with_a_draw(),
         Rule::Inside | Rule::Unseen => Plan::of(seed).with_people_inside(),
+        Rule::Kept => Plan::of(seed).with_keys_lost(),
         _ if setting("WEIR_CLUSTER_OF_A_FILE", 0) == 1 => Plan::of(seed).with_a_file(),
         _ => Plan::of(seed),
     };

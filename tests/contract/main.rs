@@ -138,6 +138,7 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         two_servers_have_one_line,
         a_join_is_repeated_at_another_server,
         entry_learnt_from_a_repeated_claim_survives_a_lost_state,
+        each_server_knows_who_entered_by_others,
         lines_that_began_without_each_other_lose_nobody,
         people_inside_are_counted_after_a_loss,
         tickets_that_no_server_remembers_keep_their_places,

@@ -122,6 +122,47 @@ pub(crate) async fn entry_learnt_from_a_repeated_claim_survives_a_lost_state(
     assert_eq!(verdict, Verdict::Entered(admitted));
 }
 
+/// One server lets people in and one of them go, and ends. The other one has only looked on. After the state is lost, whoever entered has the
+/// same entry, at once or by a claim; whoever gave up the place does not wait again; and the others have their places.
+pub(crate) async fn each_server_knows_who_entered_by_others(backend: &InRedis, zone: &ZoneId) {
+    // Uses its own Redis, because the test wipes it.
+    let servers = Servers::start(backend.servers.topology());
+    let settings = backend.settings();
+    let policy = Policy { idle_timeout_s: 10, polling_period_ms: 1_000, ..policy() };
+    let decides = servers.connect(&settings, Durability::Async).await;
+    let looks_on = servers.connect(&settings, Durability::Async).await;
+    decides.line(zone).put(policy).await.expect("put");
+    let Joined { epoch, verdicts, .. } = decides.line(zone).join(1).await.expect("joins");
+    let at_once = entry(&verdicts[0]);
+    decides.line(zone).put(Policy { mode: Mode::Hold, ..policy }).await.expect("put");
+    decides.line(zone).join(3).await.expect("joins");
+    decides.line(zone).put(policy).await.expect("put");
+    let claimed = entry(&decides.line(zone).enter(claims(epoch, [1])).await.expect("decided").verdicts[0]);
+    let leaver = Leaver { claim: Claim { epoch, seq: 2 }, proof: Proof::Token, address: 0 };
+    assert_eq!(decides.line(zone).leave(vec![leaver]).await.expect("leaves"), [Departure::Place]);
+    looks_on.line(zone).open(policy).await.expect("opened");
+    for _ in 0..2 {
+        looks_on.line(zone).beat(Vec::new(), 0).await.expect("beats");
+    }
+
+    drop(decides);
+    servers.command(servers.holder(&format!("{{{zone}}}")), &["FLUSHALL"]);
+    let claim = async |seq| {
+        looks_on.line(zone).enter(claims(epoch, [seq])).await.expect("decided").verdicts.remove(0)
+    };
+    for (seq, expected) in [(0, at_once), (1, claimed)] {
+        assert_eq!(claim(seq).await, Verdict::Entered(expected));
+    }
+    let (of_the_leaver, of_the_last) = eventually("the rebuilt state decides", || async {
+        let both = (claim(2).await, claim(3).await);
+        let is_decided = |verdict: &Verdict| !matches!(verdict, Verdict::Waiting(_));
+        (is_decided(&both.0) && is_decided(&both.1)).then_some(both)
+    })
+    .await;
+    assert_eq!(of_the_leaver, Verdict::Gone);
+    entry(&of_the_last);
+}
+
 /// A server with the zone of its configuration, held. An operator would begin a new line; this may continue one.
 async fn of_a_file(servers: &Servers, settings: &Settings, zone: &ZoneId) -> Arc<Redis> {
     let server = servers.connect(settings, Durability::Async).await;

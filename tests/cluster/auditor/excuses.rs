@@ -4,7 +4,7 @@
 
 use gate::PassClaims;
 
-use super::{Auditor, CROWDED, Decision, Life, Promise, SILENCE_MS, Seen, Ticket};
+use super::{Auditor, CROWDED, Decision, HEARD_MS, Life, Promise, SILENCE_MS, Seen, Ticket};
 
 impl Auditor {
     /// The decision that a pass tells of.
@@ -13,8 +13,39 @@ impl Auditor {
         decisions.iter().rev().find(|decision| decision.unix_s == pass.entered_unix_s).copied()
     }
 
-    /// Whether a decision may be lost by `now`, of which the servers in `told` were told: those have ended or were cut off, and the
-    /// only node that knew was lost or cut off, or the store was emptied.
+    /// The servers that know from their views who entered or gave up the place at `at`, and since when: nothing was wrong for so long that
+    /// each has looked. A server looks at a zone from when somebody asks there, for a minute after each entry.
+    fn heard_by_views(&self, at: u64) -> impl Iterator<Item = (usize, u64)> {
+        self.lives.iter().filter_map(move |life| {
+            let answers = &self.answers[life.server];
+            let asked = answers[answers.partition_point(|&ms| ms < at.max(life.from))..].first()?;
+            let heard = asked + HEARD_MS;
+            (life.until > heard && !self.is_disturbed(at, heard)).then_some((life.server, heard))
+        })
+    }
+
+    /// Whether a server's process that knew of a decision at `told` runs until `now`, and could tell the store at all times until it was
+    /// decided `again`.
+    fn still_knows(&self, (server, told): (usize, u64), again: u64, now: u64) -> bool {
+        let runs = |life: &Life| life.server == server && life.from <= told && life.until > now;
+        let cut = |&(from, until, cut): &(u64, u64, usize)| {
+            cut == server && until - from > SILENCE_MS && from <= now && until >= told
+        };
+        // It tells once a second, when the network is whole again.
+        let is_apart = |&(from, until): &(u64, u64)| from <= told && until + 2_000 >= again;
+        self.lives.iter().any(runs) && !self.silent.iter().any(cut) && !self.divided.iter().any(is_apart)
+    }
+
+    /// Whether a server knows that the holder of a ticket gave up the place at `at`, so that it does not enter at `now`, whatever happened
+    /// to the store.
+    pub(super) fn knows_that_left(&self, ticket: Ticket, at: u64, now: u64) -> bool {
+        let was_in =
+            self.decided.get(&ticket).is_some_and(|all| all.iter().any(|decision| decision.ms <= at));
+        !was_in && self.heard_by_views(at).any(|heard| self.still_knows(heard, now, now))
+    }
+
+    /// Whether a decision may be lost by `now`, of which the servers in `told` were told, and others by their views: those have ended or
+    /// were cut off, and the only node that knew was lost or cut off, or the store was emptied.
     pub(super) fn may_be_lost(
         &self,
         decision: Decision,
@@ -25,20 +56,16 @@ impl Auditor {
         // When it was decided again.
         let decisions = self.decided.get(&(pass.epoch, pass.seq)).into_iter().flatten();
         let again = decisions.map(|other| other.ms).filter(|&ms| ms > decision.ms).min().unwrap_or(now);
-        // Whether a process that was told of the decision at `told` could tell the store at all times.
-        let knows = |&(server, told): &(usize, u64)| {
-            let runs = |life: &Life| life.server == server && life.from <= told && life.until > now;
-            let cut = |&(from, until, cut): &(u64, u64, usize)| {
-                cut == server && until - from > SILENCE_MS && from <= now && until >= told
-            };
-            // It tells once a second, when the network is whole again.
-            let is_apart = |&(from, until): &(u64, u64)| from <= told && until + 2_000 >= again;
-            self.lives.iter().any(runs) && !self.silent.iter().any(cut) && !self.divided.iter().any(is_apart)
-        };
         let by = decision.server.map(|server| (server, decision.ms));
+        let heard = self.heard_by_views(decision.ms);
+        let is_known = by
+            .into_iter()
+            .chain(told.iter().copied())
+            .chain(heard)
+            .any(|told| self.still_knows(told, again, now));
         let lost =
             |&(from, until): &(u64, u64)| decision.ms <= until && decision.ms + 10_000 >= from && from <= now;
-        !by.iter().chain(told).any(knows)
+        !is_known
             && (self.disturbed.iter().any(lost)
                 || self.wiped.iter().any(|at| (decision.ms..=now).contains(at)))
     }
@@ -53,7 +80,9 @@ impl Auditor {
         how: &str,
     ) {
         let decision = self.decision_of(pass);
-        let excused = decision.is_some_and(|decision| self.may_be_lost(decision, pass, told, now));
+        // Of two lines whose numbers are too near, one ends, with its entries.
+        let excused = decision.is_some_and(|decision| self.may_be_lost(decision, pass, told, now))
+            || self.from_file && self.is_crowded(Some((pass.epoch, pass.seq)));
         // A clock that is set while no server knows the zone's clock makes passes end early or late.
         let is_unknown = |at: u64| self.nobody_knows(at, now) || self.nobody_knows_the_time(at, now);
         if !excused && !decision.is_some_and(|decision| is_unknown(decision.ms)) {

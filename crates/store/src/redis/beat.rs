@@ -2,7 +2,7 @@
 //!
 //! Invariant: a snapshot is made from one reply's counts; segments that are older here than those counts are fetched before.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering};
+use std::{collections::BTreeMap, ops::Range, sync::atomic::Ordering};
 
 use admission::{Definition, Mode, PAGE_TICKETS, PagePolls, Snapshot};
 use tokio::time::Instant;
@@ -123,11 +123,17 @@ impl<C: Client> Redis<C> {
         with_counts: bool,
         longest_period_ms: u32,
     ) -> Result<(Header, Option<((u64, u64), Vec<Counts>)>)> {
+        let wanted: Vec<Range<usize>> = {
+            let memory = lock(&zone.memory);
+            let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
+            slice.iter().map(|segment| memory.entries_wanted(*segment)).collect()
+        };
         let own = |memory: &Memory| {
-            let mut args = Vec::with_capacity(slice.len() * 3 + 2);
-            for segment in slice {
+            let mut args = Vec::with_capacity(slice.len() * 5 + 2);
+            for (segment, wanted) in slice.iter().zip(&wanted) {
                 let (at, bytes) = polls.get(segment).map_or((0, Vec::new()), poll_bytes);
                 args.extend([text(memory.rev_of(*segment)), text(at), bytes.into()]);
+                args.extend([text(wanted.len()), text(wanted.start)]);
             }
             args.extend([text(u32::from(with_counts)), text(longest_period_ms)]);
             args
@@ -145,18 +151,24 @@ impl<C: Client> Redis<C> {
         while !rows.is_empty() {
             counts.push(Counts::parse(&rows.bytes()?)?);
         }
-        let (mut revs, mut bits, mut names) = (rest.list()?, rest.list()?, rest.list()?);
+        let (mut revs, mut bits, mut ended, mut entries, mut names) =
+            (rest.list()?, rest.list()?, rest.list()?, rest.list()?, rest.list()?);
         let mut servers = Vec::with_capacity(names.len());
         while !names.is_empty() {
             servers.push(String::from_utf8_lossy(&names.bytes()?).into_owned());
         }
         let mut memory = lock(&zone.memory);
         let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
-        for segment in slice {
-            let (rev, bits) = (revs.number()?, bits.bytes()?);
-            if memory.header.epoch == header.epoch && !bits.is_empty() {
-                memory.take_bits(*segment, rev, header.next, &bits)?;
+        for (segment, wanted) in slice.iter().zip(wanted) {
+            let (rev, bits, ended, entries) =
+                (revs.number()?, bits.bytes()?, ended.bytes()?, entries.bytes()?);
+            if memory.header.epoch != header.epoch {
+                continue;
             }
+            if !bits.is_empty() {
+                memory.take_bits(*segment, rev, header.next, &bits, &ended)?;
+            }
+            memory.take_entries(*segment, rev, wanted, &entries);
         }
         if with_counts {
             memory.list(servers, asked);

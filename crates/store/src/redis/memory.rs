@@ -8,6 +8,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Range,
     sync::{Arc, LazyLock},
     time::Duration,
 };
@@ -29,6 +30,9 @@ const SLACK_MS: u64 = 250;
 /// A page in which nobody waits. The segments between two lines share it.
 static NOBODY: LazyLock<Arc<Words>> = LazyLock::new(|| Arc::new([u64::MAX; PAGE_WORDS]));
 
+/// Of how many tickets of a segment a beat asks for the entries at most: 192 KiB.
+const MAX_WANTED: usize = 16_384;
+
 /// Pages of a segment.
 const PAGES: usize = SEGMENT_BYTES * 8 / PAGE_TICKETS;
 
@@ -41,13 +45,33 @@ struct Bits {
     given: usize,
     /// Which tickets wait, in the bit order of Redis.
     live: Box<[u8; SEGMENT_BYTES]>,
-    /// Which holders entered, as far as this server was told. It outlives the pass: who entered does not wait again.
+    /// Which holders entered, or gave up the place, as far as this server was told. It outlives the pass: they do not wait again.
     entered: Box<[u8; SEGMENT_BYTES]>,
+    /// Who does not come back, as Redis last sent it; nothing if `entered` has all of them. Those whom it lacks ended by calls of
+    /// other servers, and this server asks whether they entered: it says nothing of an entry that it cannot give back, because the
+    /// holder may not have been told of it.
+    ended: Option<Box<[u8; SEGMENT_BYTES]>>,
 }
 
 impl Bits {
     fn new() -> Self {
-        Self { rev: 0, given: 0, live: Box::new([0; SEGMENT_BYTES]), entered: Box::new([0; SEGMENT_BYTES]) }
+        let nobody = || Box::new([0; SEGMENT_BYTES]);
+        Self { rev: 0, given: 0, live: nobody(), entered: nobody(), ended: None }
+    }
+
+    /// Which tickets of a byte do not come back while it is not known whether their holders entered.
+    fn unexplained(&self, byte: usize) -> u8 {
+        self.ended.as_ref().map_or(0, |ended| ended[byte] & !self.entered[byte])
+    }
+
+    /// The tickets of which this server wants the entries: from the first one that is unexplained to the last one, or as many as one call
+    /// asks for.
+    fn wanted(&self) -> Range<usize> {
+        let of = |byte: &usize| self.unexplained(*byte) != 0;
+        let (Some(first), Some(last)) = ((0..SEGMENT_BYTES).find(of), (0..SEGMENT_BYTES).rfind(of)) else {
+            return 0..0;
+        };
+        first * 8..((last + 1) * 8).min(first * 8 + MAX_WANTED)
     }
 
     fn waits(&mut self, ticket: usize) {
@@ -261,7 +285,7 @@ impl Memory {
         if !same_epoch {
             // Revisions and record numbers of two epochs cannot be compared.
             for bits in self.segments.values_mut() {
-                bits.rev = 0;
+                (bits.rev, bits.ended) = (0, None);
             }
             self.left.clear();
             self.unused.clear();
@@ -323,15 +347,17 @@ impl Memory {
         Ok(())
     }
 
-    /// Takes in the bits of a segment, from a reply with this revision and next ticket number.
+    /// Takes in the bits of a segment, from a reply with this revision and next ticket number: who waits, and who does not come back. The
+    /// latter are empty if those here are as new.
     pub(super) fn take_bits(
         &mut self,
         segment: u64,
         rev: u64,
         next: u64,
         live: &[u8],
+        ended: &[u8],
     ) -> Result<(), Garbled> {
-        if live.len() > SEGMENT_BYTES {
+        if live.len() > SEGMENT_BYTES || ended.len() > SEGMENT_BYTES {
             return Err(Garbled("a segment's bits"));
         }
         let bits = self.segments.entry(segment).or_insert_with(Bits::new);
@@ -340,8 +366,43 @@ impl Memory {
             bits.given = given_of(segment, next);
             bits.live[..live.len()].copy_from_slice(live);
             bits.live[live.len()..].fill(0);
+            if !ended.is_empty() {
+                let mut all = Box::new([0; SEGMENT_BYTES]);
+                all[..ended.len()].copy_from_slice(ended);
+                bits.ended = Some(all);
+            }
         }
         Ok(())
+    }
+
+    /// The tickets of a segment of which the next beat asks for the entries.
+    pub(super) fn entries_wanted(&self, segment: u64) -> Range<usize> {
+        self.segments.get(&segment).map_or(0..0, Bits::wanted)
+    }
+
+    /// Takes in the entries of these tickets of a segment, as they were at this revision of it. Who has none of those who do not come back
+    /// gave up the place.
+    pub(super) fn take_entries(&mut self, segment: u64, rev: u64, of: Range<usize>, entries: &[u8]) {
+        let Some(bits) = self.segments.get_mut(&segment).filter(|bits| rev >= bits.rev) else { return };
+        let mut entered = Vec::new();
+        for (at, ticket) in of.enumerate() {
+            if bits.unexplained(ticket / 8) & mask(ticket) == 0 {
+                continue;
+            }
+            let entry = entries.get(at * 12..at * 12 + 12).map(wire::entry);
+            match entry.filter(|entry| entry.at_ms > 0 && entry.life_s > 0) {
+                Some(entry) => {
+                    entered.push((segment * SEGMENT + ticket as u64, Verdict::Entered(entry)));
+                }
+                None => bits.enters(ticket),
+            }
+        }
+        self.note(entered);
+        if let Some(bits) = self.segments.get_mut(&segment)
+            && bits.wanted().is_empty()
+        {
+            bits.ended = None;
+        }
     }
 
     /// The revision of who left of a segment; 0 for none.
@@ -543,6 +604,10 @@ impl Memory {
                     gone[..start / 8].fill(0);
                     gone[start / 8] &= 0xFF >> (start % 8);
                 }
+                // Also a ticket behind those that Redis last told of.
+                for (gone, entered) in gone.iter_mut().zip(&bits.entered[..]) {
+                    *gone |= entered;
+                }
                 let (live, entered) = (bits.live.to_vec(), bits.entered.to_vec());
                 Some((segment, WitnessSegment { live, gone, entered }))
             })
@@ -552,6 +617,15 @@ impl Memory {
             let known = segments.entry(segment).or_insert_with(WitnessSegment::empty);
             known.gone[ticket / 8] |= mask(ticket);
         }
+        // The holder's visit may have ended by a call of another server.
+        let has_left = |seq: u64| {
+            let (segment, ticket) = split(seq);
+            let byte = self.left.get(&segment).and_then(|(_, bits)| bits.get(ticket / 8));
+            byte.is_some_and(|byte| byte & mask(ticket) != 0)
+        };
+        let entry = |&(seq, entry): &(u64, Entry)| {
+            (seq, if has_left(seq) { Entry { life_s: 0, ..entry } } else { entry })
+        };
         Witness {
             epoch: self.header.epoch,
             rev: self.header.rev,
@@ -571,7 +645,7 @@ impl Memory {
             opens_ms: self.header.opens_ms,
             drawn: self.header.drawn,
             leaps: self.header.leaps,
-            entries: self.entries.iter().copied().collect(),
+            entries: self.entries.iter().map(entry).collect(),
             segments,
         }
     }
@@ -614,7 +688,7 @@ pub(super) struct WitnessSegment {
     pub(super) live: Vec<u8>,
     /// Who does not wait any more.
     pub(super) gone: Vec<u8>,
-    /// Who of those entered, as far as this server was told.
+    /// Who of those entered, or gave up the place, as far as this server was told.
     pub(super) entered: Vec<u8>,
 }
 

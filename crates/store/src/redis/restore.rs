@@ -5,6 +5,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use admission::Entry;
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -20,6 +21,33 @@ use super::{
     wire::{self, Garbled, Header, Reply},
 };
 use crate::StoreError;
+
+/// How many entries one call gives at most: each takes up to 3 us of Redis.
+const MAX_ENTRIES: usize = 4_096;
+
+/// What one call gives: entries of some segments, and the first call for them also their bits.
+struct Part<'a> {
+    segments: &'a [u64],
+    with_bits: bool,
+    entries: Vec<(u64, Entry)>,
+}
+
+/// All that a witness knows of these segments, so many at a time.
+fn parts<'a>(witness: &Witness, segments: &'a [u64], at_once: usize) -> Vec<Part<'a>> {
+    let mut parts = Vec::new();
+    for segments in segments.chunks(at_once) {
+        let is_there = |(seq, _): &&(u64, Entry)| segments.contains(&split(*seq).0);
+        let entries: Vec<(u64, Entry)> = witness.entries.iter().filter(is_there).copied().collect();
+        let (first, rest) = entries.split_at(entries.len().min(MAX_ENTRIES));
+        parts.push(Part { segments, with_bits: true, entries: first.to_vec() });
+        let rest = rest.chunks(MAX_ENTRIES);
+        parts.extend(rest.map(|some| Part { segments, with_bits: false, entries: some.to_vec() }));
+    }
+    if parts.is_empty() {
+        parts.push(Part { segments, with_bits: true, entries: Vec::new() });
+    }
+    parts
+}
 
 /// Whether Redis took what it was given.
 type Gave = std::result::Result<(), Refused>;
@@ -85,12 +113,9 @@ impl<C: Client> Redis<C> {
         let with_bits: BTreeSet<u64> = witness.segments.keys().copied().collect();
         let all: Vec<u64> = with_bits.union(&entries).copied().collect();
         let names = all.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
-        let mut slices: Vec<&[u64]> = all.chunks(self.max_segments).collect();
-        if slices.is_empty() {
-            slices.push(&[]);
-        }
-        let count = slices.len();
-        for (i, slice) in slices.into_iter().enumerate() {
+        let parts = parts(witness, &all, self.max_segments);
+        let count = parts.len();
+        for (i, Part { segments: slice, with_bits, entries }) in parts.into_iter().enumerate() {
             let mut args = common_args(None, self.held_clock_ms(), &self.name_at(zone), slice);
             if self.held_clock_ms() == 0 {
                 let (lo, hi) = witness.clock.bounds();
@@ -109,7 +134,7 @@ impl<C: Client> Redis<C> {
             args.push(witness.past.clone());
             args.push(if i == 0 { log_bytes(&witness.log) } else { Bytes::new() });
             let mut out = Vec::new();
-            for (seq, entry) in witness.entries.iter().filter(|(seq, _)| slice.contains(&split(*seq).0)) {
+            for (seq, entry) in entries {
                 out.extend_from_slice(&seq.to_be_bytes()[2..]);
                 out.extend_from_slice(&entry.at_ms.to_be_bytes()[2..]);
                 out.extend_from_slice(&u32::try_from(entry.unix_s).unwrap_or(u32::MAX).to_be_bytes());
@@ -118,7 +143,7 @@ impl<C: Client> Redis<C> {
             args.push(out.into());
             args.extend(wire::policy_numbers(&witness.policy).map(text));
             for segment in slice {
-                let bits = witness.segments.get(segment);
+                let bits = witness.segments.get(segment).filter(|_| with_bits);
                 let bits = bits.map_or([&[][..]; 3], |bits| [&bits.live, &bits.gone, &bits.entered]);
                 args.extend(bits.map(Bytes::copy_from_slice));
             }

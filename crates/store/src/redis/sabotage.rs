@@ -50,6 +50,8 @@ pub enum Rule {
     Once = 16,
     /// What a lost state presumed counts as done.
     Anew = 17,
+    /// Servers learn nothing of who ended by calls of other servers.
+    Ended = 18,
 }
 
 impl Rule {
@@ -89,6 +91,7 @@ impl Rule {
             Self::Undrawn => &[("return z.draw > 0 and z.draw ~= z.drawn end", "return false end")],
             Self::Once => &[("drift, is_first = tonumber(first), false", "is_first = true")],
             Self::Anew => &[("    z.earlier_at, z.earlier = z.presumed_at, z.presumed\n", "")],
+            Self::Ended => &[("if s.ended > has then", "if false then")],
             Self::Kept => &[("  if next(freed) then add_kept(freed, parts) end\n", "")],
         }
     }
@@ -132,7 +135,7 @@ pub(super) fn script(script: &'static Script) -> &'static Script {
 }
 
 /// All rules.
-pub const RULES: [Rule; 17] = [
+pub const RULES: [Rule; 18] = [
     Rule::Revision,
     Rule::Cap,
     Rule::Restore,
@@ -150,6 +153,7 @@ pub const RULES: [Rule; 17] = [
     Rule::Undrawn,
     Rule::Once,
     Rule::Anew,
+    Rule::Ended,
 ];
 
 #[cfg(test)]

@@ -292,6 +292,12 @@ pub(super) fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
+/// What Redis keeps of an entry, in 12 bytes: when it was by the zone's clock (6) and in seconds since 1970 (4), and the life of the pass (2).
+pub(super) fn entry(bytes: &[u8]) -> Entry {
+    let life_s = u32::try_from(number(&bytes[10..12])).expect("two bytes");
+    Entry { at_ms: number(&bytes[..6]), unix_s: number(&bytes[6..10]), life_s }
+}
+
 /// Parses the verdicts of a reply, without estimates.
 pub(super) fn verdicts(bytes: &[u8]) -> Result<Vec<Verdict>, Garbled> {
     let fault = Garbled("the verdicts");
