@@ -1,4 +1,5 @@
--- The first part of every script of a zone: the layout of the state, time, and functions that several decisions share.
+-- The first part of every script of a zone: the layout of the state, time, and functions that several decisions share. It finds out
+-- whether the state was lost.
 --
 -- The rules are those of the crate `admission`; random traces compare the two. A function with the same name there has the same rule.
 -- All numbers are integers below 2^53. A bitmap has one bit for each ticket of a segment of 65,536 tickets.

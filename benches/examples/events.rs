@@ -21,7 +21,7 @@ use std::{
 use disruptor::{BusySpinWithSpinLoopHint, Producer, Sleep, build_multi_producer};
 use events::{
     Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall, Reloaded, Scope, Subscription,
-    ViewShown, Zone,
+    ViewShown, ZoneNumber,
 };
 use rustix::time::{ClockId, clock_gettime};
 use tokio::{runtime::Runtime, sync::broadcast};
@@ -45,7 +45,7 @@ const KIND: [Kind; KINDS as usize] =
 
 /// The `n`th event of a kind from a publisher.
 fn event(kind: u32, publisher: u32, n: u32) -> Event {
-    let zone = Zone::NONE;
+    let zone = ZoneNumber::NONE;
     match kind {
         0 => ViewShown { zone, epoch: publisher, at_ms: n.into() }.into(),
         1 => Joined { zone, epoch: publisher, first: n.into(), count: 1, entered: 0, at_ms: 0 }.into(),
@@ -61,7 +61,7 @@ fn event(kind: u32, publisher: u32, n: u32) -> Event {
 /// The same event in the form that is published.
 #[inline]
 fn publish(bus: &Bus, kind: u32, publisher: u32, n: u32) {
-    let zone = Zone::NONE;
+    let zone = ZoneNumber::NONE;
     match kind {
         0 => bus.publish(ViewShown { zone, epoch: publisher, at_ms: n.into() }),
         1 => bus.publish(Joined { zone, epoch: publisher, first: n.into(), count: 1, entered: 0, at_ms: 0 }),

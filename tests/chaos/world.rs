@@ -22,7 +22,7 @@ use admission::{
 };
 use bytes::Bytes;
 use events::Bus;
-use gate::{Gate, Refusal, Reply, Token};
+use gate::{Gate, Refusal, Reply, Token, WaitStatus};
 use store::{
     JoinedOnce, Kept, Left, Line, Store, StoreError,
     redis::{
@@ -705,7 +705,10 @@ async fn live(scene: Arc<Scene>, servers: watch::Receiver<Servers>, user: usize,
         let answer = ask(&scene, &servers, user, &mut random, token.as_ref()).await;
         let now_ms = scene.now_ms();
         let pause_ms = match answer {
-            Some(Ok(Reply::Waiting { token: newer, polling_period_ms, stale, .. })) => {
+            Some(Ok(Reply::Waiting {
+                token: newer,
+                status: WaitStatus { polling_period_ms, stale, .. },
+            })) => {
                 let ticket = scene.sealer.open(&newer).expect("the servers' own");
                 let mut auditor = scene.audit();
                 auditor.placed(user, (ticket.epoch, ticket.seq));

@@ -14,7 +14,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use admission::{Departure, Lots};
 use bytes::Bytes;
-use gate::{PassClaims, Refusal, Reply};
+use gate::{PassClaims, Refusal, Reply, WaitStatus};
 
 pub(crate) use self::tickets::Exchange;
 use self::tickets::Tickets;
@@ -619,7 +619,7 @@ impl Auditor {
             seen.polls.clear();
         }
         match answer {
-            Ok(Reply::Waiting { polling_period_ms, rank, .. }) => {
+            Ok(Reply::Waiting { status: WaitStatus { polling_period_ms, rank, .. }, .. }) => {
                 let during = |times: &[(u64, u64)]| {
                     u64::from(!is_join && times.iter().any(|&(from, until)| from <= asked && now <= until))
                 };

@@ -18,7 +18,7 @@ use std::{
 use admission::{Claim, Definition, JoinKey, Leaver, Mode, Policy, Proof, Visit, VisitState, ZoneId};
 use events::Bus;
 use gate::{
-    Gate, Refusal, Reply, Token, Trips, Watcher,
+    Gate, Refusal, Reply, Token, Trips, WaitStatus, Watcher,
     cells::{Cell, Cells},
     pace::{Load, Pace},
 };
@@ -411,7 +411,7 @@ impl World {
         }
         if self.plan.users.len() <= FEW {
             let answer = match &answer {
-                Ok(Reply::Waiting { rank, stale, polling_period_ms, .. }) => {
+                Ok(Reply::Waiting { status: WaitStatus { rank, stale, polling_period_ms, .. }, .. }) => {
                     format!(
                         "rank {rank}, again in {polling_period_ms} ms{}",
                         if *stale { ", stale" } else { "" }
@@ -473,13 +473,13 @@ impl World {
             }
             let shows = token.map_or_else(|| Shows::Key(key_of(&user, places)), Shows::Token);
             let pause_ms = match self.call(number, &user, shows, &mut random).await {
-                Some(Ok(Reply::Waiting { token: newer, polling_period_ms, .. })) => {
+                Some(Ok(Reply::Waiting { token: newer, status })) => {
                     if token.is_none() {
                         joined = self.now();
                     }
                     self.hand_out(number, &user, newer, &had);
                     token = Some(newer);
-                    u64::from(polling_period_ms) * (900 + random.bits() % 201) / 1_000
+                    u64::from(status.polling_period_ms) * (900 + random.bits() % 201) / 1_000
                 }
                 Some(Ok(Reply::Entered { token: newer, .. })) => {
                     let ticket = self.ticket(&newer);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use admission::{Departure, Entry, Policy, Visit, ZoneId};
-use gate::{PassClaims, Reason, Refusal, Reply, Token};
+use gate::{PassClaims, Reason, Refusal, Reply, Token, WaitStatus};
 
 use crate::judged::judged;
 
@@ -378,7 +378,8 @@ impl Auditor {
             self.breaks(Promise::LeftAndBack, how);
         }
         match answer {
-            Ok(Reply::Waiting { token: newer, rank, eta, reason, polling_period_ms, stale, .. }) => {
+            Ok(Reply::Waiting { token: newer, status }) => {
+                let WaitStatus { rank, eta, reason, polling_period_ms, stale, .. } = status;
                 self.longest_period_ms = self.longest_period_ms.max(*polling_period_ms);
                 // In long lines every hundredth reply is checked, to save time.
                 if !stale && (self.held.len() < 1_000 || self.calls.is_multiple_of(100)) {

@@ -292,11 +292,11 @@ impl World {
             }
             let pause_ms = match self.call(&plan, user, token, &mut random).await {
                 None => RETRY_MS,
-                Some(Ok(Reply::Waiting { token: newer, polling_period_ms, .. })) => {
+                Some(Ok(Reply::Waiting { token: newer, status })) => {
                     if token.is_none() || !plan.keeps_first_token {
                         token = Some(newer);
                     }
-                    u64::from(polling_period_ms) * (900 + random.bits() % 201) / 1_000
+                    u64::from(status.polling_period_ms) * (900 + random.bits() % 201) / 1_000
                 }
                 Some(Ok(Reply::Entered { token: newer, pass, age_s })) => {
                     if !entered && self.scenario.policy.max_active > 0 {

@@ -201,10 +201,10 @@ async fn ask(
     let mut ticket = Ticket::new(epoch, seq, 0);
     loop {
         match gate.poll_for_stream(zone.as_str(), ticket).await {
-            Ok((Reply::Waiting { polling_period_ms, stale, .. }, newer)) => {
-                refused.fetch_add(u64::from(stale), Relaxed);
+            Ok((Reply::Waiting { status, .. }, newer)) => {
+                refused.fetch_add(u64::from(status.stale), Relaxed);
                 ticket = newer;
-                sleep(Duration::from_millis(polling_period_ms.into())).await;
+                sleep(Duration::from_millis(status.polling_period_ms.into())).await;
             }
             Ok((Reply::Entered { .. }, _)) => {
                 entered.fetch_add(1, Relaxed);

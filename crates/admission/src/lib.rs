@@ -26,7 +26,7 @@ pub mod sabotage;
 mod schedule;
 mod seal;
 mod segment;
-mod slots;
+mod slot_state;
 mod snapshot;
 mod stock;
 mod ticket;
@@ -57,7 +57,7 @@ pub use schedule::{
 };
 pub use seal::{BadSeal, BypassSealer, KeyId, SEALED_LEN, SealKey, Sealer, Seals, VISIT_LEN, VisitSealer};
 pub use segment::{IDLE_AGE, PAGE_TICKETS, PAGE_WORDS, SEGMENT, SEGMENT_WORDS, Words};
-pub use slots::SlotState;
+pub use slot_state::SlotState;
 pub use snapshot::{EarlierEpoch, Occupancy, PagePolls, Position, Snapshot, Tally};
 pub use stock::{Amount, Label, Price, Stock, StockFault, Tier, TierId};
 pub use ticket::Ticket;

@@ -1,4 +1,4 @@
-//! Seals a ticket into a token that cannot be forged, and a visit in the same way.
+//! Seals a ticket into a token that cannot be forged, and a visit in the same way; and says which keys open it during a change of keys.
 //!
 //! A token is `base64url(key id, ticket, tag)`: 1 + 22 + 16 bytes, 52 characters. The tag is keyed BLAKE3
 //! ([specification](https://github.com/BLAKE3-team/BLAKE3-specs), keyed hash mode) cut to 128 bits. Its key is derived from

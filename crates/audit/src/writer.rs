@@ -9,7 +9,7 @@ use std::{
 };
 
 use admission::{Policy, ZoneId};
-use events::{Event as BusEvent, Spill, Zone, ZoneNames};
+use events::{Event as BusEvent, Spill, ZoneNames, ZoneNumber};
 use gate::definitions::policy_json;
 use tokio::{
     sync::oneshot,
@@ -178,7 +178,7 @@ impl Writer {
 
     /// Adds an event that is not about a policy.
     fn add_event(&mut self, event: &BusEvent) {
-        let name = |zone: Zone| self.names.zone_id(zone);
+        let name = |zone: ZoneNumber| self.names.zone_id(zone);
         match event {
             BusEvent::Admitted(e) => {
                 let (zone, policy) = (name(e.zone), raw(policy_json(&e.policy)));

@@ -1,4 +1,5 @@
-//! The randomness that a checkpoint announces, and what happens if it does not come.
+//! How a checkpoint names its randomness, and its fallback: what happens if the randomness does not come. `crates/server/src/draws.rs` acts
+//! on them.
 //!
 //! Invariant: at the freeze, an announced round of drand lies in the future, and the fallback leaves at most one other way.
 

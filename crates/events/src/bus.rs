@@ -23,7 +23,7 @@ use admission::ZoneId;
 use thread_local::ThreadLocal;
 
 use crate::{
-    Kind, Kinds, Scope, Zone,
+    Kind, Kinds, Scope, ZoneNumber,
     bell::Bell,
     event::Packed,
     ring::Rings,
@@ -205,13 +205,13 @@ impl Bus {
 
     /// The number that stands for this zone in events. Takes a lock, so ask once, when the zone comes into use.
     #[must_use]
-    pub fn zone(&self, zone: &ZoneId) -> Zone {
+    pub fn zone(&self, zone: &ZoneId) -> ZoneNumber {
         self.core.zones.number(zone)
     }
 
-    /// The name of a zone; `None` for [`Zone::NONE`].
+    /// The name of a zone; `None` for [`ZoneNumber::NONE`].
     #[must_use]
-    pub fn zone_id(&self, zone: Zone) -> Option<ZoneId> {
+    pub fn zone_id(&self, zone: ZoneNumber) -> Option<ZoneId> {
         self.core.zones.name(zone)
     }
 

@@ -9,7 +9,7 @@
 use admission::{FIELDS, FIELDS_LEN, Mode, Policy};
 
 use crate::{
-    Scope, Zone,
+    Scope, ZoneNumber,
     slot::{EVENT_WORDS, EventWords, Field, Words, aligned},
 };
 
@@ -154,7 +154,7 @@ events! {
     /// A new view of a zone is in use, so ranks and waits may have changed. About once a second for each zone in use.
     ViewShown, Public, 1024 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
         /// The line's epoch.
         epoch: u32,
         /// The instant, in milliseconds on the store's clock.
@@ -164,7 +164,7 @@ events! {
     /// The mode of a zone changed.
     ModeChanged, Public, 256 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
         /// The new mode.
         mode: Mode,
     }
@@ -172,7 +172,7 @@ events! {
     /// A zone's policy changed.
     PolicyChanged, Federated, 256 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
         /// The whole new policy.
         policy: Policy,
     }
@@ -180,19 +180,19 @@ events! {
     /// A zone's notice changed.
     NoticeChanged, Federated, 256 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
     }
 
     /// A zone is defined in another way: its own policy, its notice or its events. Its policy in force may be as before.
     DefinitionChanged, Federated, 256 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
     }
 
     /// A zone is served from now on.
     ZoneAdded, Federated, 256 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
         /// Its policy.
         policy: Policy,
     }
@@ -200,13 +200,13 @@ events! {
     /// A zone is not served any more.
     ZoneRemoved, Federated, 256 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
     }
 
     /// Tickets were issued: `count` of them, from `first` on.
     Joined, Private, 4096 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
         /// The line's epoch.
         epoch: u32,
         /// The number of the first ticket.
@@ -222,7 +222,7 @@ events! {
     /// A ticket's holder entered.
     Entered, Private, 4096 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
         /// The wait, in milliseconds.
         waited_ms: u32,
         /// The wait told when the ticket was issued, in seconds; 0 if none was told.
@@ -239,7 +239,7 @@ events! {
     /// publishes the same evictions.
     Evicted, Private, 1024 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
         /// The number of tickets; at least 1.
         count: u32,
         /// The instant of the snapshot, in milliseconds on the store's clock.
@@ -248,8 +248,8 @@ events! {
 
     /// Calls were refused.
     Refused, Private, 4096 {
-        /// The requested zone; [`Zone::NONE`] if it is not served.
-        zone: Zone,
+        /// The requested zone; [`ZoneNumber::NONE`] if it is not served.
+        zone: ZoneNumber,
         /// The reason.
         why: RefusalReason,
         /// The number of calls; at least 1.
@@ -258,8 +258,8 @@ events! {
 
     /// Calls were refused by a limiter.
     Limited, Private, 4096 {
-        /// The requested zone; [`Zone::NONE`] if it is not served.
-        zone: Zone,
+        /// The requested zone; [`ZoneNumber::NONE`] if it is not served.
+        zone: ZoneNumber,
         /// The limited call.
         call: LimitedCall,
         /// The number of calls; at least 1.
@@ -271,7 +271,7 @@ events! {
     /// The totals of a zone as in the store's snapshot; see [`admission::Tally`]. About once a second for each zone in use.
     Tallied, Private, 1024 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
         /// The entries per minute that the policy allows.
         admit_per_minute: u32,
         /// Live tickets.
@@ -293,7 +293,7 @@ events! {
     /// A call to the store ended.
     StoreCalled, Private, 4096 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
         /// The call.
         call: StoreCall,
         /// The call's duration, in microseconds.
@@ -307,13 +307,13 @@ events! {
     /// The store does not answer for a zone any more.
     StoreLost, Private, 256 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
     }
 
     /// The store answers for a zone again.
     StoreBack, Private, 256 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
         /// How long the store did not answer, in milliseconds.
         away_ms: u64,
     }
@@ -321,7 +321,7 @@ events! {
     /// A person was admitted without the store.
     AdmittedWithoutStore as "AdmittedUnseen", Private, 1024 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
         /// The number of such admissions by this server since it serves the zone, including this one.
         total: u64,
     }
@@ -336,7 +336,7 @@ events! {
     /// learns from the store. Zone, epoch and number name the ticket, as in the pass (`jti`).
     Admitted, Root, 4096 {
         /// The zone.
-        zone: Zone,
+        zone: ZoneNumber,
         /// The line's epoch; 0 if the zone admitted without the store.
         epoch: u32,
         /// The ticket and its instants.
@@ -509,7 +509,7 @@ fn nth<T: Copy, const N: usize>(all: &[(T, &str); N], index: u32) -> T {
 
 halves! {
     bool: u32::from, |half| half != 0;
-    Zone: Zone::index, Zone::from_index;
+    ZoneNumber: ZoneNumber::index, ZoneNumber::from_index;
     Mode: |mode| mode as u32, |half| nth(&Mode::ALL, half);
     RefusalReason: |why| why as u32, |half| nth(&RefusalReason::ALL, half);
     LimitedCall: |call| call as u32, |half| nth(&LimitedCall::ALL, half);

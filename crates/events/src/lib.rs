@@ -76,4 +76,4 @@ pub use event::{
     StoreBack, StoreCall, StoreCalled, StoreLost, Tallied, ViewShown, ZoneAdded, ZoneRemoved,
 };
 pub use scope::Scope;
-pub use zones::{Zone, ZoneNames};
+pub use zones::{ZoneNames, ZoneNumber};

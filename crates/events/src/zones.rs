@@ -14,9 +14,9 @@ const NAMES_MAX: usize = 65_536;
 
 /// A zone's number in events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Zone(u32);
+pub struct ZoneNumber(u32);
 
-impl Zone {
+impl ZoneNumber {
     /// No zone, or a zone that came after the first 65,536 names.
     pub const NONE: Self = Self(u32::MAX);
 
@@ -34,9 +34,9 @@ impl Zone {
 pub struct ZoneNames(pub(crate) Arc<Zones>);
 
 impl ZoneNames {
-    /// The name of a zone; `None` for [`Zone::NONE`].
+    /// The name of a zone; `None` for [`ZoneNumber::NONE`].
     #[must_use]
-    pub fn zone_id(&self, zone: Zone) -> Option<ZoneId> {
+    pub fn zone_id(&self, zone: ZoneNumber) -> Option<ZoneId> {
         self.0.name(zone)
     }
 }
@@ -46,12 +46,12 @@ pub(crate) struct Zones(RwLock<Names>);
 
 #[derive(Default)]
 struct Names {
-    by_name: HashMap<ZoneId, Zone>,
+    by_name: HashMap<ZoneId, ZoneNumber>,
     by_number: Vec<ZoneId>,
 }
 
 impl Zones {
-    pub(crate) fn number(&self, zone: &ZoneId) -> Zone {
+    pub(crate) fn number(&self, zone: &ZoneId) -> ZoneNumber {
         // A panic cannot leave the names half changed: the list grows first, and lookups by name use the map only.
         if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).by_name.get(zone) {
             return *known;
@@ -62,15 +62,15 @@ impl Zones {
             return *known;
         }
         if next == NAMES_MAX {
-            return Zone::NONE;
+            return ZoneNumber::NONE;
         }
-        let number = Zone(u32::try_from(next).expect("below the limit"));
+        let number = ZoneNumber(u32::try_from(next).expect("below the limit"));
         names.by_number.push(zone.clone());
         names.by_name.insert(zone.clone(), number);
         number
     }
 
-    pub(crate) fn name(&self, zone: Zone) -> Option<ZoneId> {
+    pub(crate) fn name(&self, zone: ZoneNumber) -> Option<ZoneId> {
         let names = self.0.read().unwrap_or_else(PoisonError::into_inner);
         names.by_number.get(usize::try_from(zone.0).ok()?).cloned()
     }

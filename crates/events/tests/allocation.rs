@@ -5,7 +5,7 @@ use std::{
     cell::Cell,
 };
 
-use events::{Bus, Joined, Kind, Kinds, Scope, Zone};
+use events::{Bus, Joined, Kind, Kinds, Scope, ZoneNumber};
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -43,7 +43,7 @@ fn publishing_allocates_nothing() {
 
     let before = ALLOCATIONS.get();
     for first in 0..100_000 {
-        bus.publish(Joined { zone: Zone::NONE, epoch: 1, first, count: 1, entered: 0, at_ms: 0 });
+        bus.publish(Joined { zone: ZoneNumber::NONE, epoch: 1, first, count: 1, entered: 0, at_ms: 0 });
     }
     assert_eq!(ALLOCATIONS.get(), before);
     drop(bus);

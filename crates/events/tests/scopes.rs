@@ -3,11 +3,11 @@
 use admission::{Mode, Policy, ZoneId};
 use events::{
     Bus, DefinitionChanged, Event, Kind, Kinds, ModeChanged, NoticeChanged, PolicyChanged, Scope,
-    SubscribeError, ViewShown, Zone, ZoneAdded, ZoneRemoved,
+    SubscribeError, ViewShown, ZoneAdded, ZoneNumber, ZoneRemoved,
 };
 
 /// Everything that a waiting user may receive, field by field. A new field must be added here as well.
-type Public = (Zone, Option<u32>, Option<u64>, Option<Mode>);
+type Public = (ZoneNumber, Option<u32>, Option<u64>, Option<Mode>);
 
 fn public(event: Event) -> Option<Public> {
     match event {
@@ -18,7 +18,7 @@ fn public(event: Event) -> Option<Public> {
 }
 
 /// Everything that another server may receive in addition.
-fn federated(event: Event) -> Option<(Zone, Option<Policy>)> {
+fn federated(event: Event) -> Option<(ZoneNumber, Option<Policy>)> {
     match event {
         Event::PolicyChanged(PolicyChanged { zone, policy })
         | Event::ZoneAdded(ZoneAdded { zone, policy }) => Some((zone, Some(policy))),
@@ -100,7 +100,7 @@ fn each_subscriber_receives_its_scope_and_nothing_else() {
 }
 
 /// One event of each kind, in the order of the kinds.
-fn publish_all(bus: &Bus, zone: Zone) {
+fn publish_all(bus: &Bus, zone: ZoneNumber) {
     let policy = Policy::default();
     bus.publish(ViewShown { zone, epoch: 1, at_ms: 2 });
     bus.publish(ModeChanged { zone, mode: Mode::Hold });

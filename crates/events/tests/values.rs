@@ -4,7 +4,7 @@ use admission::{FIELDS, FieldKind, Policy, ZoneId};
 use events::{
     Admitted, AdmittedEntry, AdmittedWithoutStore, Bus, DefinitionChanged, Entered, Event, Evicted, Joined,
     Kind, Kinds, Limited, LimitedCall, ModeChanged, NoticeChanged, PolicyChanged, RefusalReason, Refused,
-    Reloaded, Scope, StoreBack, StoreCall, StoreCalled, StoreLost, Tallied, ViewShown, Zone, ZoneAdded,
+    Reloaded, Scope, StoreBack, StoreCall, StoreCalled, StoreLost, Tallied, ViewShown, ZoneAdded, ZoneNumber,
     ZoneRemoved,
 };
 use proptest::{prelude::*, sample::select};
@@ -57,7 +57,7 @@ proptest! {
             PolicyChanged { zone, policy };
             NoticeChanged { zone };
             DefinitionChanged { zone };
-            ZoneAdded { zone: Zone::NONE, policy };
+            ZoneAdded { zone: ZoneNumber::NONE, policy };
             ZoneRemoved { zone };
             Joined { zone, epoch: a, first: v, count: b, entered: c, at_ms: w };
             Entered { zone, waited_ms: a, told_s: b, told_low_s: c, told_high_s: d, at_ms: v };
@@ -100,9 +100,9 @@ fn each_zone_name_has_one_number() {
     assert_eq!(bus.zone(&name(0)), first);
     assert_ne!(bus.zone(&name(1)), first);
     assert_eq!(bus.zone_id(first), Some(name(0)));
-    assert_eq!(bus.zone_id(Zone::NONE), None);
-    (2..65_536).for_each(|n| assert_ne!(bus.zone(&name(n)), Zone::NONE));
+    assert_eq!(bus.zone_id(ZoneNumber::NONE), None);
+    (2..65_536).for_each(|n| assert_ne!(bus.zone(&name(n)), ZoneNumber::NONE));
     // One more name has no number, and the others keep theirs.
-    assert_eq!(bus.zone(&name(65_536)), Zone::NONE);
+    assert_eq!(bus.zone(&name(65_536)), ZoneNumber::NONE);
     assert_eq!(bus.zone_id(bus.zone(&name(65_535))), Some(name(65_535)));
 }

@@ -12,9 +12,9 @@ use events::LimitedCall;
 use store::Line;
 
 use crate::{
-    limits::{Asked, Limits},
-    reply::{Refusal, Reply},
-    room::Room,
+    limits::{LimitAnswer, Limits},
+    reply::Refusal,
+    room::{Reply, Room},
     trips::Trips,
 };
 
@@ -47,7 +47,7 @@ impl<L: Line> Holder<L> {
 
     /// Asks the zone's limits whether `client` may call now. None where such calls are not limited. A holder who may not keeps the
     /// place.
-    pub async fn ask_limits(&self, limits: &Limits, client: IpAddr) -> Option<Asked> {
+    pub async fn ask_limits(&self, limits: &Limits, client: IpAddr) -> Option<LimitAnswer> {
         let asked = ask_limits(&self.room, limits, LimitedCall::Entry, client).await?;
         if let Some(retry_after_s) = asked.retry_after_s() {
             self.note_rate_limited(retry_after_s);
@@ -106,7 +106,7 @@ impl<L: Line> Newcomer<L> {
     }
 
     /// Asks the zone's limits whether `client` may call now. None where such calls are not limited.
-    pub async fn ask_limits(&self, limits: &Limits, client: IpAddr) -> Option<Asked> {
+    pub async fn ask_limits(&self, limits: &Limits, client: IpAddr) -> Option<LimitAnswer> {
         let asked = ask_limits(&self.room, limits, LimitedCall::Wait, client).await?;
         if let Some(retry_after_s) = asked.retry_after_s() {
             self.room.note_rate_limited(LimitedCall::Wait, retry_after_s);
@@ -129,7 +129,7 @@ async fn ask_limits<L: Line>(
     limits: &Limits,
     call: LimitedCall,
     client: IpAddr,
-) -> Option<Asked> {
+) -> Option<LimitAnswer> {
     let of_zone = room.limits_of(call)?;
     limits.ask(room.zone.as_str(), &of_zone, call, client).await
 }

@@ -37,8 +37,8 @@ use tokio::{
 use crate::{
     caller::{Holder, Newcomer},
     pace::Pace,
-    reply::{PassClaims, Refusal, Reply},
-    room::{FollowerView, OperatorView, Room, RoomSealers, Shared, ZoneTotals},
+    reply::{PassClaims, Refusal},
+    room::{FollowerView, OperatorView, Reply, Room, RoomSealers, Shared, ZoneTotals},
     trips::Trips,
     trouble::Trouble,
 };
@@ -428,7 +428,7 @@ impl<S: Store> Gate<S> {
             true => Refusal::StoreAway { retry_after_s: 3 },
             false => Refusal::UnknownZone,
         };
-        self.shared.bus.publish(Refused { zone: events::Zone::NONE, why: refusal.into(), count: 1 });
+        self.shared.bus.publish(Refused { zone: events::ZoneNumber::NONE, why: refusal.into(), count: 1 });
         Err(refusal)
     }
 

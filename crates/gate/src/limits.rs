@@ -88,7 +88,7 @@ fn limit_name(call: LimitedCall) -> &'static str {
 
 /// The limiter's answer about one call.
 #[derive(Debug)]
-pub struct Asked {
+pub struct LimitAnswer {
     /// The limit that was asked.
     pub limit: Limit,
     /// Its name for clients.
@@ -97,7 +97,7 @@ pub struct Asked {
     pub decision: Decision,
 }
 
-impl Asked {
+impl LimitAnswer {
     /// When to try again, in seconds, if the call is refused. A limiter that could not decide refuses nobody.
     #[must_use]
     pub fn retry_after_s(&self) -> Option<u32> {
@@ -201,7 +201,7 @@ impl Limits {
         limits: &ZoneLimits,
         call: LimitedCall,
         client: IpAddr,
-    ) -> Option<Asked> {
+    ) -> Option<LimitAnswer> {
         let limit = limits.of(call)?.clone();
         let is_by_default = call == LimitedCall::Wait && limits.rates.0 == 0;
         if self.is_carrier_nat(client) || is_by_default && !is_public(client) {
@@ -215,7 +215,7 @@ impl Limits {
             Some(buckets) => buckets.ask(&limit, key.as_ref()).await,
             None => self.here.ask(&limit, key, 1).await,
         };
-        Some(Asked { limit, name: limit_name(call), decision })
+        Some(LimitAnswer { limit, name: limit_name(call), decision })
     }
 }
 

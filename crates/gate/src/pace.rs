@@ -1,4 +1,4 @@
-//! When people behind the front should ask again, so that this server stays below a set share of its capacity.
+//! Stretches polling periods so that this server can answer all polls: it stays below a set share of its capacity.
 //!
 //! | file | concern |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What a holder hears: the place in line, the pass, or why the call is refused.
+//! Words for what a holder hears: the wait and its reason, what a pass says, and why a call is refused. `room/wait_status.rs` has the reply.
 
 use admission::{BadSeal, SEALED_LEN};
 use events::RefusalReason;
@@ -65,37 +65,6 @@ impl Reason {
             Self::Slower => "slower",
         }
     }
-}
-
-/// The answer to `wait` and `entry`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// The holder waits.
-    Waiting {
-        /// The token for the next poll. It remembers the wait that was told; older tokens of the same ticket stay valid.
-        token: Token,
-        /// 1 + the live tickets ahead. Before a draw, how many people wait.
-        rank: u64,
-        /// The wait; none while it is unknown.
-        eta: Option<Eta>,
-        /// Why the wait is missing, or longer than before.
-        reason: Option<Reason>,
-        /// When to ask again, in milliseconds from now.
-        polling_period_ms: u32,
-        /// The store is away, and this is what was last known.
-        stale: bool,
-        /// How long it is until the zone opens, in milliseconds; 0 if it is open, or opens when an operator says so.
-        opens_in_ms: u32,
-    },
-    /// The holder entered.
-    Entered {
-        /// A call with this token returns the same pass for as long as the pass is valid.
-        token: Token,
-        /// For the pass to be signed.
-        pass: PassClaims,
-        /// How long ago the holder entered, by the store's clock, in seconds.
-        age_s: u64,
-    },
 }
 
 /// Why a call is refused.

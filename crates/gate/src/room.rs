@@ -72,12 +72,12 @@ pub use follower_view::FollowerView;
 use gone::GoneTickets;
 use leavers::Leavers;
 use line_limit::LineEnd;
-pub use operator_view::{OperatorView, Standing};
+pub use operator_view::{OperatorView, SamplePlace};
 use orders::Orders;
 use polls::PollMap;
 use published::PublishedEntries;
 use visitors::Visitors;
-pub use wait_status::WaitStatus;
+pub use wait_status::{Reply, WaitStatus};
 
 /// How many calls of one zone may wait for the store; more are refused. At a thousand batches a second this is far
 /// more than a client waits for.
@@ -133,7 +133,7 @@ pub(crate) struct Room<L> {
     sealers: ArcSwap<RoomSealers>,
     bus: Arc<Bus>,
     /// The zone's number in events.
-    pub(crate) id: events::Zone,
+    pub(crate) id: events::ZoneNumber,
     published: Mutex<PublishedEntries>,
     gone: GoneTickets,
     leavers: Leavers,

@@ -10,7 +10,7 @@
 //!
 //! Invariant: each request causes one ask, and waits only for the limiter.
 
-pub mod address;
+pub mod client_address;
 mod fields;
 
 use std::{
@@ -33,7 +33,7 @@ use tower_service::Service;
 
 pub use self::fields::Announced;
 use crate::{Decision, Limit, Limiter};
-use address::Prefixes;
+use client_address::Prefixes;
 
 /// The `Retry-After` of a 503, in seconds.
 const UNKNOWN_RETRY_S: u64 = 1;
@@ -85,7 +85,7 @@ impl ByAddress {
 
 impl KeyOf for ByAddress {
     fn key(&self, head: &Parts) -> Option<Vec<u8>> {
-        let client = |peer| address::client(peer, &head.headers, &self.trusted_proxies);
+        let client = |peer| client_address::client(peer, &head.headers, &self.trusted_proxies);
         let key = |peer| self.prefixes.key(client(peer)).as_ref().to_vec();
         Some((self.peer)(head).map_or_else(Vec::new, key))
     }

@@ -13,7 +13,7 @@ use axum::{Router, body::Body, extract::ConnectInfo, routing::get};
 use http::{Request, Response, StatusCode, request::Parts};
 use limiter::{
     Bandwidth, Limit, Limiter, MemorySettings, OnFailure,
-    layer::{ByAddress, ByHeader, KeyOf, LimitLayer, address::Prefixes},
+    layer::{ByAddress, ByHeader, KeyOf, LimitLayer, client_address::Prefixes},
 };
 use tower_service::Service as _;
 

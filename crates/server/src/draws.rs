@@ -29,7 +29,7 @@ use store::StoreError;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 pub use drand::{Relay, RelayFault};
-pub use kept::Kept;
+pub use kept::KeptDraw;
 use progress::stage_of;
 pub use progress::{Progress, WaitsFor};
 
@@ -108,7 +108,7 @@ type OverdueGauges = [Gauge; WaitsFor::ALL.len()];
 #[derive(Default)]
 struct Known {
     /// What the store keeps, and its bytes.
-    kept: Option<(Arc<Kept>, Vec<u8>)>,
+    kept: Option<(Arc<KeptDraw>, Vec<u8>)>,
     /// When the store said so last, or was asked while the draw was not due.
     asked: Option<Instant>,
     /// In which epoch of the zone the store was last given it.
@@ -202,7 +202,7 @@ impl Draws {
 
     /// What is kept of a draw, as far as this server knows it.
     #[must_use]
-    pub fn kept(&self, zone: &ZoneId, event: &Event) -> Option<Arc<Kept>> {
+    pub fn kept(&self, zone: &ZoneId, event: &Event) -> Option<Arc<KeptDraw>> {
         let known = self.known();
         let (kept, _) = known.get(&(zone.clone(), event.draw_number()))?.kept.as_ref()?;
         Some(Arc::clone(kept))
@@ -296,7 +296,7 @@ impl Draws {
     }
 
     /// What is kept of a draw. If nothing is and the draw is due, its list is frozen.
-    async fn look(&self, draw: &ZoneDraw, key: &Key) -> Result<Option<Arc<Kept>>, Fault> {
+    async fn look(&self, draw: &ZoneDraw, key: &Key) -> Result<Option<Arc<KeptDraw>>, Fault> {
         let mine = {
             let mut known = self.known();
             let known = known.entry(key.clone()).or_default();
@@ -337,7 +337,7 @@ impl Draws {
         self.keep(key, frozen.to_bytes()).await.map(Some)
     }
 
-    async fn freeze(&self, draw: &ZoneDraw, census: Census) -> Result<Kept, Fault> {
+    async fn freeze(&self, draw: &ZoneDraw, census: Census) -> Result<KeptDraw, Fault> {
         let Some(terms) = &draw.event.draw else { return Err(Fault::Kept("it has no terms".to_owned())) };
         // The announced round must not be known yet, whichever of the clocks is behind.
         let now_s = (census.unix_ms.max(store::unix_ms())).div_ceil(1_000);
@@ -362,21 +362,21 @@ impl Draws {
             fallback,
         };
         let signer = self.signer();
-        Ok(aside(move || Kept::frozen(&signer, terms, &census)).await?)
+        Ok(aside(move || KeptDraw::frozen(&signer, terms, &census)).await?)
     }
 
     /// Keeps it in the store, and takes in what is kept there then.
-    async fn keep(&self, key: &Key, new: Vec<u8>) -> Result<Arc<Kept>, Fault> {
+    async fn keep(&self, key: &Key, new: Vec<u8>) -> Result<Arc<KeptDraw>, Fault> {
         let bytes = self.gate.keep_draw(&key.0, key.1, Some(new)).await?;
         let bytes = bytes.ok_or_else(|| Fault::Kept("the store does not keep it".to_owned()))?;
         self.note(key, bytes).await
     }
 
-    async fn note(&self, key: &Key, bytes: Vec<u8>) -> Result<Arc<Kept>, Fault> {
+    async fn note(&self, key: &Key, bytes: Vec<u8>) -> Result<Arc<KeptDraw>, Fault> {
         let before = self.known().get(key).and_then(|known| known.kept.clone());
         let (kept, bytes) = match before.filter(|(_, before)| *before == bytes) {
             Some(same) => same,
-            None => aside(move || Kept::read(&bytes).map(|kept| (Arc::new(kept), bytes)))
+            None => aside(move || KeptDraw::read(&bytes).map(|kept| (Arc::new(kept), bytes)))
                 .await
                 .map_err(Fault::Kept)?,
         };
@@ -391,7 +391,12 @@ impl Draws {
     }
 
     /// Fetches the announced round, once it is due. A value that an operator states comes by [`Draws::state`].
-    async fn ask_for_randomness(&self, draw: &ZoneDraw, key: &Key, kept: &Arc<Kept>) -> Result<(), Fault> {
+    async fn ask_for_randomness(
+        &self,
+        draw: &ZoneDraw,
+        key: &Key,
+        kept: &Arc<KeptDraw>,
+    ) -> Result<(), Fault> {
         let terms = kept.checkpoint().terms();
         let round = match &terms.announced {
             Announced::Drand { round } => *round,
@@ -447,7 +452,7 @@ impl Draws {
 }
 
 /// A draw with the randomness that came.
-async fn draw_by(kept: &Arc<Kept>, randomness: Randomness) -> Result<Kept, ::draw::Fault> {
+async fn draw_by(kept: &Arc<KeptDraw>, randomness: Randomness) -> Result<KeptDraw, ::draw::Fault> {
     let kept = Arc::clone(kept);
     aside(move || kept.drawn(randomness)).await
 }

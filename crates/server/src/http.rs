@@ -13,7 +13,7 @@
 //! | [`context`] | a request from its head to its reply: the client, metrics, caching, CORS, limits, the unread body |
 //! | `layers` | the layers around handlers |
 //! | [`rules`] | the published rule of a zone |
-//! | [`served`] | the routes of proxies that are in force |
+//! | [`routes_in_force`] | the routes of proxies that are in force |
 //! | [`stream`] | server-sent events, and the streams of waiting users |
 //! | [`wait`], [`console`], `asset` | pages and files |
 //! | `reply` | the JSON of replies to polls |
@@ -21,7 +21,7 @@
 //! | [`request`], `query`, `body` | reading requests: the JSON of polls, the fields of a query, bodies with their limits |
 //! | `origin`, [`cors`] | whose pages may take and leave places, and read replies |
 //! | `health` | whether the server runs and is ready |
-//! | [`clients`] | whose connections and streams are counted, and the digest of an address |
+//! | [`counted_addresses`] | whose connections and streams are counted, and the digest of an address |
 //! | [`problem`] | every error, as HTTP |
 //! | [`listener`] | what the edge reports |
 //!
@@ -31,10 +31,10 @@
 pub mod admin;
 mod asset;
 mod body;
-pub mod clients;
 pub mod console;
 pub mod context;
 pub mod cors;
+pub mod counted_addresses;
 mod draw_path;
 mod endpoint;
 pub mod grpc;
@@ -47,8 +47,8 @@ pub mod public;
 mod query;
 mod reply;
 pub mod request;
+pub mod routes_in_force;
 pub mod rules;
-pub mod served;
 mod stock_shape;
 pub mod stream;
 pub mod wait;

@@ -56,7 +56,7 @@ use message::{LogRecord, LogsRequest, MetricsRequest, Resource, Scope, Span, Tra
 use queue::Queue;
 use sampler::Sampler;
 pub use sampler::WHOLE;
-pub use trace::{Asked, Trace, Tracer, Watch};
+pub use trace::{Trace, Traced, Tracer, Watch};
 
 /// The most traces and the most log records that wait. A trace has 2 KB or less, a record usually less than 1 KB.
 const MOST_TRACES: usize = 2_048;

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription, Zone};
+use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription, ZoneNumber};
 
 use crate::{access::Caller, clock::unix_ms};
 
@@ -84,7 +84,7 @@ impl PastEvents {
         }
     }
 
-    fn note(&self, event: Event, name: impl Fn(Zone) -> Option<String>) {
+    fn note(&self, event: Event, name: impl Fn(ZoneNumber) -> Option<String>) {
         let zone = match &event {
             Event::StoreLost(lost) => name(lost.zone),
             Event::StoreBack(back) => name(back.zone),

@@ -29,8 +29,8 @@ use crate::{
     config::{Config, GRPC_CONNECTIONS, Sources},
     failure::{self, Failure},
     http::{
-        admin::Admin, clients::Uncounted, grpc::Grpc, listener::ListenerObserver, openapi::Document,
-        public::Public,
+        admin::Admin, counted_addresses::Uncounted, grpc::Grpc, listener::ListenerObserver,
+        openapi::Document, public::Public,
     },
     otlp::Otlp,
     output,

@@ -22,7 +22,7 @@ use std::{
 };
 
 use admission::{Stock, Totals, ZoneId};
-use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription, Tallied, Zone};
+use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription, Tallied, ZoneNumber};
 use gate::{Gate, ZoneTotals};
 use store::{Store, StoreError};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -49,7 +49,7 @@ const KINDS: Kinds = Kinds::of(&[Kind::Entered]);
 
 /// The statistics of all served zones.
 pub struct Stats {
-    zones: Mutex<HashMap<Zone, OfZone>>,
+    zones: Mutex<HashMap<ZoneNumber, OfZone>>,
     /// Tells what this process offers to the stores from what others offer.
     server: u64,
 }
@@ -65,7 +65,7 @@ struct OfZone {
     /// What is left now, and what was left at the end of the minute before.
     left: [Left; 2],
     unsent: Unsent,
-    here: waits::Here,
+    here: waits::HereMeter,
     last_hour: last_hour::LastHour,
 }
 
@@ -150,7 +150,7 @@ impl Stats {
     /// Takes in the totals of the served zones at `unix_ms`, and what is left in them.
     fn take_totals(&self, served: &[ZoneTotals], unix_ms: u64, left: impl Fn(&ZoneId) -> Option<Left>) {
         let mut zones = self.zones();
-        let still: HashSet<Zone> = served.iter().map(|shown| shown.tallied.zone).collect();
+        let still: HashSet<ZoneNumber> = served.iter().map(|shown| shown.tallied.zone).collect();
         zones.retain(|zone, _| still.contains(zone));
         for shown in served.iter().filter(|shown| shown.known) {
             let of_zone = zones.entry(shown.tallied.zone).or_insert_with(|| OfZone::new(unix_ms));
@@ -172,7 +172,7 @@ impl Stats {
 
     /// The last `count` minutes of a zone, oldest first. The last one is the current minute.
     #[must_use]
-    pub fn minutes(&self, zone: Zone, count: usize) -> Vec<Minute> {
+    pub fn minutes(&self, zone: ZoneNumber, count: usize) -> Vec<Minute> {
         self.zones().get(&zone).map_or_else(Vec::new, |of_zone| of_zone.minutes.last(count))
     }
 
@@ -184,7 +184,7 @@ impl Stats {
     pub async fn kept<S: Store>(
         &self,
         gate: &Gate<S>,
-        (id, zone): (&ZoneId, Zone),
+        (id, zone): (&ZoneId, ZoneNumber),
         (from, to): (u32, u32),
     ) -> Result<Vec<PastMinute>, StoreError> {
         // What happened in the first minute is told by the one before it.
@@ -216,7 +216,7 @@ impl Stats {
 
     /// The entries of a zone in the last 60 s.
     #[must_use]
-    pub fn last_minute(&self, zone: Zone) -> LastMinute {
+    pub fn last_minute(&self, zone: ZoneNumber) -> LastMinute {
         let zones = self.zones();
         zones
             .get(&zone)
@@ -225,12 +225,12 @@ impl Stats {
 
     /// The waits of the people that this server admitted to a zone.
     #[must_use]
-    pub fn here(&self, zone: Zone) -> Here {
+    pub fn here(&self, zone: ZoneNumber) -> Here {
         let read = |of_zone: &OfZone| of_zone.here.read(of_zone.last_hour.read(Instant::now()));
         self.zones().get(&zone).map_or_else(|| read(&OfZone::new(unix_ms())), &read)
     }
 
-    fn zones(&self) -> MutexGuard<'_, HashMap<Zone, OfZone>> {
+    fn zones(&self) -> MutexGuard<'_, HashMap<ZoneNumber, OfZone>> {
         // A panic leaves at most one count incomplete, which does no harm.
         self.zones.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -257,7 +257,7 @@ impl OfZone {
             left: [Left::new(), Left::new()],
             unsent: Unsent::default(),
             minutes: minutes::Minutes::default(),
-            here: waits::Here::new(unix_ms),
+            here: waits::HereMeter::new(unix_ms),
             last_hour: last_hour::LastHour::new(Instant::now()),
         }
     }
@@ -304,7 +304,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(zone: Zone, entered: u64) -> ZoneTotals {
+    fn shown(zone: ZoneNumber, entered: u64) -> ZoneTotals {
         // What was before the first total is known to nobody.
         let first = Tally { joined: entered + 5, entered, slots_used: entered, ..Tally::default() };
         let id = ZoneId::parse("Z").expect("a name");

@@ -91,7 +91,7 @@ pub struct StockChange {
 /// What all zones have in stock.
 type Shown = HashMap<ZoneId, Arc<InStock>>;
 
-/// What this server shows, for polls and for the keeper that changes it.
+/// What this server shows, for polls and for the [`StockHome`] that changes it.
 #[derive(Default)]
 struct Board {
     shown: ArcSwap<Shown>,
@@ -119,8 +119,8 @@ impl Board {
     }
 }
 
-/// Who keeps what was set.
-enum Keeper {
+/// Where what was set is kept.
+enum StockHome {
     File(StockFile),
     /// One for each cell.
     Cells(Arc<Cells<Redis>>, Vec<SharedStock>),
@@ -129,7 +129,7 @@ enum Keeper {
 /// What is left in all zones.
 pub struct Stocks {
     board: Arc<Board>,
-    keeper: Keeper,
+    home: StockHome,
     waiting: Semaphore,
 }
 
@@ -142,7 +142,7 @@ impl Stocks {
         let (file, kept) = StockFile::read(dir)?;
         let board = Arc::<Board>::default();
         board.show(kept);
-        Ok(Self::over(board, Keeper::File(file)))
+        Ok(Self::over(board, StockHome::File(file)))
     }
 
     /// Of zones that `cells` keep. [`Stocks::follow`] reads what was set.
@@ -151,11 +151,11 @@ impl Stocks {
         let board = Arc::<Board>::default();
         let of = |cell| SharedStock::new(Arc::clone(cell), Arc::clone(&board));
         let shared = cells.all().iter().map(of).collect();
-        Self::over(board, Keeper::Cells(cells, shared))
+        Self::over(board, StockHome::Cells(cells, shared))
     }
 
-    fn over(board: Arc<Board>, keeper: Keeper) -> Self {
-        Self { board, keeper, waiting: Semaphore::new(MAX_WAITING) }
+    fn over(board: Arc<Board>, home: StockHome) -> Self {
+        Self { board, home, waiting: Semaphore::new(MAX_WAITING) }
     }
 
     /// What all zones have in stock now, for a look without a lock. Do not keep it over an `await`.
@@ -179,7 +179,7 @@ impl Stocks {
     /// Takes in what all cells have that answer, before the first poll is answered: otherwise a server that has just started would tell
     /// nothing for a moment.
     pub async fn look(&self) {
-        if let Keeper::Cells(_, shared) = &self.keeper {
+        if let StockHome::Cells(_, shared) = &self.home {
             for cell in shared {
                 cell.look().await;
             }
@@ -189,7 +189,7 @@ impl Stocks {
     /// Takes in what other servers of the cell with this index are told, for ever. Returns at once if there is no such cell: no other
     /// server shares the zones then.
     pub async fn follow(self: Arc<Self>, cell: usize) {
-        let Keeper::Cells(_, shared) = &self.keeper else { return };
+        let StockHome::Cells(_, shared) = &self.home else { return };
         let Some(cell) = shared.get(cell) else { return };
         loop {
             cell.look().await;
@@ -208,9 +208,9 @@ impl Stocks {
         change: impl Fn(&Stock) -> Result<Stock, Problem>,
     ) -> Result<StockChange, Problem> {
         let Ok(_waiting) = self.waiting.try_acquire() else { return Err(Problem::from(BUSY).retry_after(1)) };
-        match &self.keeper {
-            Keeper::File(file) => file.change(&self.board, zone, change).await,
-            Keeper::Cells(cells, shared) => {
+        match &self.home {
+            StockHome::File(file) => file.change(&self.board, zone, change).await,
+            StockHome::Cells(cells, shared) => {
                 let at = cells.place_of(zone.as_str());
                 let Some(cell) = at.map(|at| &shared[at]) else { return Err(NO_CELL.into()) };
                 cell.change(zone, change).await

@@ -97,12 +97,12 @@ pub struct ToldFigures {
 
 #[cfg(test)]
 mod tests {
-    use events::Zone;
+    use events::ZoneNumber;
 
     use super::*;
 
     fn entered(waited_ms: u32, [told_s, told_low_s, told_high_s]: [u32; 3]) -> Entered {
-        Entered { zone: Zone::NONE, waited_ms, told_s, told_low_s, told_high_s, at_ms: 0 }
+        Entered { zone: ZoneNumber::NONE, waited_ms, told_s, told_low_s, told_high_s, at_ms: 0 }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A zone lives in one slot, under its hash tag; Redis spreads the zones over a cluster. Each decision is one script call
 //! (a beat of a very long line takes several).
 //! - `call` makes a call and parses its reply; `decide`, `leave`, `beat`, `visits` and `draw` are the calls; `restore` rebuilds a lost state,
-//!   `mend` one that lacks a part.
+//!   `mend` one that lacks a part, and `loss_limit` limits how many losses are mended in a row.
 //! - `memory` is what this server remembers of a zone; `wire` converts bytes.
 //! - `learned` keeps what servers learnt about the people who wait, `minutes` what they counted.
 //! - `register` keeps the zones' definitions, `channel` announces changes, `servers` lists the servers, `stock` keeps what is
@@ -18,7 +18,7 @@ mod decide;
 mod draw;
 mod learned;
 mod leave;
-mod losses;
+mod loss_limit;
 mod memory;
 mod mend;
 mod minutes;

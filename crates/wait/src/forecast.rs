@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 
-use admission::{Estimate, MINUTE_MS, Mode, Occupancy, Policy, SlotState, Snapshot, Tally, Verdict, Window};
+use admission::{Estimate, Mode, Occupancy, Policy, SlotState, Snapshot, Tally, Verdict, Window};
 
 use crate::{
     Learned, Outlook, Plan, View,
     calibration::{Calibration, kind},
     crowd::Crowd,
     number,
+    offered::Offered,
     outlook::{Line, Slice},
     plan::SlotMeter,
     turnover::StayMeter,
@@ -27,15 +28,7 @@ const NOTE_MS: u64 = 5_000;
 #[derive(Clone, Debug)]
 pub struct Forecast {
     policy: Policy,
-    /// The window if the line had used each slot at once. It counts the offered slots.
-    ideal_window: Window,
-    /// The instant up to which `ideal_window` was advanced.
-    ideal_ms: u64,
-    /// The present tickets that `ideal_window` may still admit before the next snapshot.
-    ideal_line: u64,
-    slots_offered: u64,
-    /// From then on, `ideal_window` is ahead of the line by what the line is late. In the first minute both use the slots of before.
-    comparable_ms: u64,
+    offered: Offered,
     /// The share of the slots that is lost now, because people leave who stand at the front.
     front_loss_share: f64,
     plan: Arc<Plan>,
@@ -63,11 +56,7 @@ impl Forecast {
         Self {
             policy: *policy,
             plan: Arc::new(Plan::new(&window, policy, now_ms)),
-            ideal_window: window,
-            ideal_ms: now_ms,
-            ideal_line: 0,
-            slots_offered: 0,
-            comparable_ms: 0,
+            offered: Offered::new(window, now_ms),
             front_loss_share: 0.0,
             planned_after: None,
             meter: SlotMeter::new(),
@@ -113,8 +102,8 @@ impl Forecast {
     pub fn observe(&mut self, snapshot: Snapshot) -> View {
         let window = &*snapshot.window;
         let room = self.stays.observe(snapshot.occupancy, &snapshot.policy, snapshot.now_ms);
-        self.offer(&snapshot, window, room);
-        let tally = Tally { slots_offered: self.slots_offered, ..snapshot.tally };
+        self.offer(&snapshot, room);
+        let tally = Tally { slots_offered: self.offered.slots(), ..snapshot.tally };
         self.measure(snapshot.now_ms, tally);
         self.plan = Arc::new(self.plan_of(window, snapshot.occupancy, snapshot.now_ms));
         self.planned_after = Some(window.last());
@@ -220,50 +209,22 @@ impl Forecast {
         self.walked_ms = now_ms;
     }
 
-    /// Counts the slots that a line would have used since the last snapshot, had it used each one at once.
-    /// At most `room` people could enter, because of those inside.
-    fn offer(&mut self, snapshot: &Snapshot, window: &Window, room: u64) {
-        let (from_ms, now_ms) = (self.ideal_ms, snapshot.now_ms);
-        let mut taken = Vec::new();
-        let mut line = self.ideal_line.min(room);
-        if self.policy.mode == Mode::Auto && !self.is_undrawn {
-            for (at_ms, count) in self.ideal_window.upcoming(from_ms) {
-                if at_ms > now_ms || line == 0 {
-                    break;
-                }
-                let count = count.min(u32::try_from(line).unwrap_or(u32::MAX));
-                line -= u64::from(count);
-                self.slots_offered += u64::from(count);
-                taken.push((at_ms, count));
-            }
-        }
-        for (at_ms, count) in taken {
-            self.ideal_window.advance(at_ms);
-            self.ideal_window.record(at_ms, count);
-        }
-        self.ideal_window.advance(now_ms);
-        // Without a line, newcomers use slots that no snapshot reports. Start again from the real window.
-        if self.ideal_line == 0
-            || snapshot.tally.present == 0
-            || snapshot.policy != self.policy
-            || snapshot.is_undrawn() != self.is_undrawn
-        {
-            self.ideal_window = window.clone();
-            self.comparable_ms = now_ms + MINUTE_MS;
-        }
+    /// Counts the slots that fell free since the last snapshot. At most `room` people could enter, because of those inside.
+    fn offer(&mut self, snapshot: &Snapshot, room: u64) {
+        let admits = self.policy.mode == Mode::Auto && !self.is_undrawn;
+        self.offered.count(snapshot, if admits { room } else { 0 });
         if snapshot.policy != self.policy || snapshot.is_undrawn() != self.is_undrawn {
+            self.offered.start_again(snapshot);
             self.calibration.forget();
         }
         self.is_undrawn = snapshot.is_undrawn();
         self.policy = snapshot.policy;
-        self.ideal_ms = now_ms;
-        self.ideal_line = snapshot.tally.present;
     }
 
     /// Measures the pace since the last snapshot.
     fn measure(&mut self, now_ms: u64, tally: Tally) {
         if let Some((then_ms, then)) = self.last.replace((now_ms, tally))
-            && now_ms >= self.comparable_ms
+            && self.offered.is_comparable(now_ms)
         {
             let since = |now: u64, then: u64| number(now.saturating_sub(then));
             self.meter.observe(

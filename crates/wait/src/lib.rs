@@ -1,4 +1,4 @@
-//! The told wait: what people are told about when they will enter, and a range.
+//! Estimates when each place enters, and a range. What a person is told of it is in `crates/gate/src/room/wait_status.rs`.
 //!
 //! A [`Forecast`] watches the snapshots of a store and makes a [`View`] of each, which answers everybody behind the front. Every
 //! function depends on its arguments only, as in the crate `admission`, whose rules decide who enters. Invariant: nothing here
@@ -10,6 +10,7 @@ mod comparison;
 mod crowd;
 mod forecast;
 mod learned;
+mod offered;
 mod outlook;
 mod patience;
 mod plan;

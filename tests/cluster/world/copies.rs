@@ -65,7 +65,7 @@ impl World {
     /// was told.
     async fn show(&self, server: &Server, number: usize, token: Token, random: &mut Random) -> Option<u64> {
         match self.ask(server, (number, true), Shows::Token(token), random).await {
-            Some(Ok(Reply::Waiting { polling_period_ms, .. })) => Some(polling_period_ms.into()),
+            Some(Ok(Reply::Waiting { status, .. })) => Some(status.polling_period_ms.into()),
             Some(Ok(Reply::Entered { pass, age_s, .. })) => {
                 self.exchange(server, &pass, age_s).await;
                 None

@@ -46,7 +46,7 @@ impl Zone {
         let (mut ahead, mut present_ahead) = (self.waiting(), self.present());
         let mut standing = Vec::with_capacity((count - free) as usize);
         for _ in free..count {
-            standing.push(Standing { seq: self.issue(false), ahead, present_ahead });
+            standing.push(TicketAhead { seq: self.issue(false), ahead, present_ahead });
             ahead += 1;
             present_ahead += 1;
         }
@@ -136,7 +136,7 @@ impl Zone {
 
     /// Admits those of `waiting` (ticket, segment, and number there; in the line's order) that have a slot beside one for
     /// every present ticket ahead. Returns the admitted tickets, and where the others stand afterwards.
-    fn admit(&mut self, waiting: &[(u64, usize, usize)], entry: Entry) -> (Vec<u64>, Vec<Standing>) {
+    fn admit(&mut self, waiting: &[(u64, usize, usize)], entry: Entry) -> (Vec<u64>, Vec<TicketAhead>) {
         let free = match self.mode() {
             Mode::Auto => u64::from(self.window.free(true)).min(self.room()),
             Mode::Open => u64::MAX,
@@ -151,7 +151,7 @@ impl Zone {
             if if in_order { present } else { count } < free {
                 entered.push(seq);
             } else {
-                standing.push(Standing { seq, ahead: live - count, present_ahead: present - count });
+                standing.push(TicketAhead { seq, ahead: live - count, present_ahead: present - count });
             }
         }
         self.check_slots(u32::try_from(entered.len()).unwrap_or(u32::MAX), true);
@@ -180,11 +180,11 @@ impl Zone {
     }
 
     /// Makes the positions of tickets, and the appointments of those in the front.
-    fn positions_of(&mut self, tickets: &[Standing]) -> Vec<Position> {
+    fn positions_of(&mut self, tickets: &[TicketAhead]) -> Vec<Position> {
         let (front_len, room, now_ms) = (u64::from(self.front_limit()), self.room(), self.now_ms);
         let next_in = room.saturating_add(NEXT_IN * u64::from(self.policy.max_active));
         let mut slots = Slots::new(self.window.upcoming(now_ms));
-        let position = |&Standing { ahead, present_ahead, .. }: &Standing| {
+        let position = |&TicketAhead { ahead, present_ahead, .. }: &TicketAhead| {
             let of_front = self.mode() == Mode::Auto && present_ahead < front_len;
             let has_room = of_front && present_ahead < room;
             let slot_in_ms = has_room.then(|| slots.at(present_ahead).saturating_sub(now_ms));
@@ -202,7 +202,7 @@ impl Zone {
             }
         };
         let positions: Vec<_> = tickets.iter().map(position).collect();
-        for (&Standing { seq, .. }, position) in tickets.iter().zip(&positions) {
+        for (&TicketAhead { seq, .. }, position) in tickets.iter().zip(&positions) {
             // A ticket of the front keeps an appointment also while many present tickets are ahead: later beats make none.
             let is_near = position.present_ahead < front_len || self.is_in_front(seq);
             if self.mode() == Mode::Auto && is_near {
@@ -311,7 +311,7 @@ impl Zone {
 }
 
 /// A ticket with the numbers of live and of present tickets ahead.
-struct Standing {
+struct TicketAhead {
     seq: u64,
     ahead: u64,
     present_ahead: u64,

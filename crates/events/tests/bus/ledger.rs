@@ -3,7 +3,7 @@
 use std::{sync::Barrier, thread};
 
 use admission::Policy;
-use events::{Admitted, AdmittedEntry, Bus, Entered, Event, Evicted, Joined, Kind, ViewShown, Zone};
+use events::{Admitted, AdmittedEntry, Bus, Entered, Event, Evicted, Joined, Kind, ViewShown, ZoneNumber};
 
 /// Kinds with room for a publisher and a number.
 pub(crate) const MARKED: [Kind; 5] =
@@ -16,7 +16,7 @@ pub(crate) fn bus(len: usize) -> Bus {
 
 /// Publishes the `n`th event of `publisher` as one of the marked kinds.
 pub(crate) fn publish(bus: &Bus, kind: Kind, publisher: u32, n: u64) {
-    let zone = Zone::NONE;
+    let zone = ZoneNumber::NONE;
     match kind {
         Kind::ViewShown => bus.publish(ViewShown { zone, epoch: publisher, at_ms: n }),
         Kind::Joined => {

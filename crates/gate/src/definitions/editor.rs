@@ -30,8 +30,8 @@ pub(super) const IN_FORCE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The refreshes of the cell that keeps a zone of this name; none where no cell is for its tenant.
 pub type RefreshOf = dyn Fn(&str) -> Option<Arc<Refresh>> + Send + Sync;
 
-/// Who keeps the zones.
-pub(super) enum Keeper {
+/// Where the definitions are kept.
+pub(super) enum DefinitionStore {
     Configuration(Mutex<Overrides>),
     Store(Box<RefreshOf>),
 }
@@ -39,7 +39,7 @@ pub(super) enum Keeper {
 /// Changes zone definitions.
 pub struct ZoneEditor<S: Store> {
     pub(super) gate: Arc<Gate<S>>,
-    pub(super) keeper: Keeper,
+    pub(super) kept_in: DefinitionStore,
     on_change: Box<OnChange>,
     /// Notified when the overrides have changed.
     changed: Notify,
@@ -63,13 +63,13 @@ impl<S: Store> ZoneEditor<S> {
         if overrides.kept() > 0 {
             tracing::info!(zones = overrides.kept(), "operators' changes override the configuration file");
         }
-        let keeper = Keeper::Configuration(Mutex::new(overrides));
-        Ok(Self { gate, keeper, on_change, changed: Notify::new() })
+        let kept_in = DefinitionStore::Configuration(Mutex::new(overrides));
+        Ok(Self { gate, kept_in, on_change, changed: Notify::new() })
     }
 
     /// For zones that a store keeps. `refresh_of` names the refreshes of each zone's cell.
     pub fn over_store(gate: Arc<Gate<S>>, refresh_of: Box<RefreshOf>, on_change: Box<OnChange>) -> Self {
-        Self { gate, keeper: Keeper::Store(refresh_of), on_change, changed: Notify::new() }
+        Self { gate, kept_in: DefinitionStore::Store(refresh_of), on_change, changed: Notify::new() }
     }
 
     /// The definitions of all zones, in the order of their names; those of a store as last listed.
@@ -125,11 +125,11 @@ impl<S: Store> ZoneEditor<S> {
         self.check(zone, new.as_ref())?;
         let (editor, zone) = (Arc::clone(self), zone.clone());
         let change = tokio::spawn(async move {
-            match &editor.keeper {
-                Keeper::Configuration(overrides) => {
+            match &editor.kept_in {
+                DefinitionStore::Configuration(overrides) => {
                     editor.define_here(overrides, &author, &zone, &expected, new).await
                 }
-                Keeper::Store(refresh_of) => {
+                DefinitionStore::Store(refresh_of) => {
                     editor.define_in_store(refresh_of, &author, &zone, &expected, new).await
                 }
             }
@@ -142,7 +142,7 @@ impl<S: Store> ZoneEditor<S> {
     /// # Errors
     /// As [`ZoneEditor::over_file`]. If the store failed, some zones may be as in the file already.
     pub async fn reload(&self, file: Vec<(ZoneId, Definition)>) -> Result<(), DefineError> {
-        let Keeper::Configuration(overrides) = &self.keeper else { return Ok(()) };
+        let DefinitionStore::Configuration(overrides) = &self.kept_in else { return Ok(()) };
         let mut overrides = overrides.lock().await;
         let (next, dropped) = overrides.with_file(file);
         take_up(&self.gate, &next, &dropped).await?;

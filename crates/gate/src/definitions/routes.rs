@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::{
     change::DefineError,
-    editor::{IN_FORCE_TIMEOUT, Keeper, ZoneEditor, on_disk},
+    editor::{DefinitionStore, IN_FORCE_TIMEOUT, ZoneEditor, on_disk},
     overrides::Staged,
     routes_file::{NAME, ROUTES_MAX_LEN},
 };
@@ -37,8 +37,8 @@ impl<S: Store> ZoneEditor<S> {
         new: Arc<str>,
     ) -> Result<RoutesDefined, DefineError> {
         assert!(new.len() <= ROUTES_MAX_LEN, "routes of {} bytes", new.len());
-        let refresh_of = match &self.keeper {
-            Keeper::Configuration(overrides) => {
+        let refresh_of = match &self.kept_in {
+            DefinitionStore::Configuration(overrides) => {
                 // One change at a time.
                 let overrides = overrides.lock().await;
                 let now = self.routes();
@@ -50,7 +50,7 @@ impl<S: Store> ZoneEditor<S> {
                 self.gate.routes().send_replace(Some(new));
                 return Ok(RoutesDefined::Done);
             }
-            Keeper::Store(refresh_of) => refresh_of,
+            DefinitionStore::Store(refresh_of) => refresh_of,
         };
         // The routes are where the zones without a tenant are.
         let refresh = refresh_of("").ok_or(DefineError::NoCell)?;

@@ -11,14 +11,14 @@ use tokio::time::{Instant, sleep};
 use wait::Lookup;
 
 use super::{
-    Room, WaitStatus,
+    Reply, Room, WaitStatus,
     calls::{ClaimOutcome, JoinOutcome, NewTicket},
     causes::NO_EPOCH,
     current_view::CurrentView,
     draw::Lot,
 };
 use crate::{
-    reply::{PassClaims, Refusal, Reply},
+    reply::{PassClaims, Refusal},
     trips::Trips,
 };
 
@@ -198,9 +198,8 @@ impl<L: Line> Room<L> {
         (now, now_ms): (Instant, u64),
         stale: bool,
     ) -> Reply {
-        let WaitStatus { rank, eta, reason, polling_period_ms, stale, opens_in_ms } =
-            WaitStatus::new(&mut ticket, &position, current, now_ms, stale, Some((&self.pace, now)));
-        self.note_told(polling_period_ms, &current.view);
-        Reply::Waiting { token: self.seal(&ticket), rank, eta, reason, polling_period_ms, stale, opens_in_ms }
+        let status = WaitStatus::new(&mut ticket, &position, current, now_ms, stale, Some((&self.pace, now)));
+        self.note_told(status.polling_period_ms, &current.view);
+        Reply::Waiting { token: self.seal(&ticket), status }
     }
 }

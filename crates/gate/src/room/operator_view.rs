@@ -19,7 +19,7 @@ pub struct OperatorView {
 
 /// A position in line whose wait is estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum SamplePlace {
     /// In the middle of the line.
     Middle,
     /// At the end of the line, where a newcomer joins.
@@ -66,23 +66,23 @@ impl OperatorView {
 
     /// The rank at this position.
     #[must_use]
-    pub fn rank(&self, standing: Standing) -> u64 {
+    pub fn rank(&self, standing: SamplePlace) -> u64 {
         match standing {
-            Standing::Middle => 1 + self.tally().waiting / 2,
-            Standing::Last => 1 + self.tally().waiting,
+            SamplePlace::Middle => 1 + self.tally().waiting / 2,
+            SamplePlace::Last => 1 + self.tally().waiting,
         }
     }
 
     /// The wait at this position if `policy` were in force from now on; none where the zone admits nobody, or the order is still to be
     /// drawn.
     #[must_use]
-    pub fn wait(&self, standing: Standing, policy: &Policy) -> Option<Estimate> {
+    pub fn wait(&self, standing: SamplePlace, policy: &Policy) -> Option<Estimate> {
         if policy.mode_after(self.current.view.drawn) == Mode::Hold {
             return None;
         }
         let present_ahead = match standing {
-            Standing::Middle => self.tally().present / 2,
-            Standing::Last => self.tally().present,
+            SamplePlace::Middle => self.tally().present / 2,
+            SamplePlace::Last => self.tally().present,
         };
         self.current.view.estimate_under(policy, present_ahead, self.now_ms)
     }

@@ -73,7 +73,7 @@ impl<L: Line> Room<L> {
 /// The call is boxed: one to Redis is a future of 20 KB, and a lane, of which each zone has one, makes calls of seven kinds.
 pub(super) fn timed<T>(
     bus: &Bus,
-    zone: events::Zone,
+    zone: events::ZoneNumber,
     call: StoreCall,
     tickets: usize,
     answer: impl Future<Output = Result<T, StoreError>>,

@@ -1,4 +1,4 @@
-//! What a waiting holder is told, by a reply or by a stream: rank, wait, reason, and when to ask again.
+//! What a holder is told, by a reply or by a stream: rank, wait, why and when that wait may grow, and when to ask again; or the pass.
 //!
 //! The token remembers what was told last. Invariant: a told wait counts down to the instant told before, or to an
 //! earlier one. It moves to a later instant only beyond a tolerance, and together with a reason.
@@ -10,8 +10,29 @@ use wait::View;
 use super::current_view::CurrentView;
 use crate::{
     pace::{Pace, Wish},
-    reply::{Eta, Reason},
+    reply::{Eta, PassClaims, Reason, Token},
 };
+
+/// The answer to `wait` and `entry`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The holder waits.
+    Waiting {
+        /// The token for the next poll. It remembers the wait that was told; older tokens of the same ticket stay valid.
+        token: Token,
+        /// What the holder is told.
+        status: WaitStatus,
+    },
+    /// The holder entered.
+    Entered {
+        /// A call with this token returns the same pass for as long as the pass is valid.
+        token: Token,
+        /// For the pass to be signed.
+        pass: PassClaims,
+        /// How long ago the holder entered, by the store's clock, in seconds.
+        age_s: u64,
+    },
+}
 
 /// What a waiting holder is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -86,8 +86,8 @@ fn an_open_zone_lets_people_in_while_the_store_is_away() {
         assert_eq!(again, Ok(newcomers[0]), "the same pass, with the store back");
         let mut later = gate.poll("OPEN", &token).await.expect("served");
         waits(&later);
-        while let Reply::Waiting { polling_period_ms, .. } = later {
-            sleep(Duration::from_millis(polling_period_ms.into())).await;
+        while let Reply::Waiting { status, .. } = later {
+            sleep(Duration::from_millis(status.polling_period_ms.into())).await;
             later = gate.poll("OPEN", &token).await.expect("served");
         }
         assert_eq!(is_in(&later).1, entry, "both ways lead to the same entry");

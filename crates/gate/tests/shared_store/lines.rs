@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use admission::{Mode, Policy, ZoneId};
 use events::{Event, Kind, Kinds, Scope};
-use gate::{Refusal, Reply, Token, WaitStatus, cells::Cell};
+use gate::{Refusal, Reply, Token, cells::Cell};
 use store::{Line as _, Store as _};
 use tokio::{task::JoinSet, time::Instant};
 
@@ -134,10 +134,10 @@ fn the_file_fills_an_empty_store_once() {
         }
         assert_eq!(fake.lock().zones.len(), 2, "a file does not add to a store that has zones");
         let first = waits(&one.gate.join("A").await.expect("served")).0;
-        let Reply::Waiting { rank, .. } = two.gate.join("A").await.expect("served") else {
+        let Reply::Waiting { status, .. } = two.gate.join("A").await.expect("served") else {
             panic!("nobody enters a held zone")
         };
-        assert_eq!(rank, 2, "one line for both servers");
+        assert_eq!(status.rank, 2, "one line for both servers");
         waits(&two.gate.poll("A", &first).await.expect("the place of the other server is valid"));
     });
 }
@@ -216,7 +216,7 @@ fn a_full_line_refuses_newcomers_and_keeps_everybody() {
         let mut ranks = Vec::new();
         for token in &tokens {
             match two.gate.poll("A", token).await.expect("keeps the place") {
-                Reply::Waiting { rank, .. } => ranks.push(rank),
+                Reply::Waiting { status, .. } => ranks.push(status.rank),
                 Reply::Entered { .. } => panic!("nobody enters a held zone"),
             }
         }
@@ -346,8 +346,8 @@ fn who_asks_too_often_keeps_the_place_and_costs_the_store_nothing() {
         }
         assert!(calls() - before <= 32, "{} calls: more than a beat a second", calls() - before);
         assert_eq!(gate.poll("a", &silent).await, Err(Refusal::Gone));
-        let Ok(Reply::Waiting { rank, .. }) = gate.poll("a", &eager).await else { panic!("is gone") };
-        assert_eq!(rank, 1);
+        let Ok(Reply::Waiting { status, .. }) = gate.poll("a", &eager).await else { panic!("is gone") };
+        assert_eq!(status.rank, 1);
         // Only a valid token of the zone has a holder, whose presence could be noted.
         let before = calls();
         assert_eq!(gate.holder("a", b"nonsense").await.err(), Some(Refusal::BadToken));
@@ -381,12 +381,9 @@ fn a_stream_gets_what_a_poll_gets() {
                 let Some((status, newer)) = view.poll(*ticket) else { continue };
                 let polled = gate.poll_for_stream("MOVES", *ticket).await.expect("served");
                 let token = view.seal(&newer);
-                let WaitStatus { rank, eta, reason, polling_period_ms, stale, opens_in_ms } = status;
-                let wanted =
-                    Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale, opens_in_ms };
-                assert_eq!(polled, (wanted, newer));
+                assert_eq!(polled, (Reply::Waiting { token, status }, newer));
                 looked += 1;
-                periods.insert(polling_period_ms);
+                periods.insert(status.polling_period_ms);
             }
         }
         assert!(looked >= 1_000 && periods.len() >= 100, "{looked} answers, {} periods", periods.len());

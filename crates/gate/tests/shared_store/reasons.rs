@@ -38,9 +38,9 @@ impl Line {
             for (at, person) in self.people.iter_mut().enumerate().filter(|(at, _)| polls(*at)) {
                 let Some(before) = *person else { continue };
                 match self.gate.poll(ZONE, &before).await {
-                    Ok(Reply::Waiting { token, reason, .. }) => {
+                    Ok(Reply::Waiting { token, status }) => {
                         *person = Some(token);
-                        heard.extend(reason);
+                        heard.extend(status.reason);
                     }
                     Ok(Reply::Entered { .. }) => *person = None,
                     Err(refusal) => panic!("person {at}: {refusal}"),

@@ -364,7 +364,7 @@ pub(crate) const AWAY: Refusal = Refusal::StoreAway { retry_after_s: 3 };
 /// The token of a waiting holder, and whether the answer is stale.
 pub(crate) fn waits(reply: &Reply) -> (Token, bool) {
     match reply {
-        Reply::Waiting { token, stale, .. } => (*token, *stale),
+        Reply::Waiting { token, status } => (*token, status.stale),
         Reply::Entered { .. } => panic!("is in: {reply:?}"),
     }
 }

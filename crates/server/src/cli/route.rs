@@ -9,7 +9,7 @@ use crate::{
     clock,
     config::{Config, ConfigFault},
     failure::{self, Failure},
-    http::clients::address_digest,
+    http::counted_addresses::address_digest,
     keys::{IfMissing, Keys},
 };
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 /// A draw whose list is frozen, or that has taken place.
 #[derive(Clone)]
-pub struct Kept {
+pub struct KeptDraw {
     /// The first number that is not on the list.
     frozen: u64,
     /// The numbers of the listed segments.
@@ -65,7 +65,7 @@ fn places_of(census: &Census) -> Result<Places, ::draw::Fault> {
     Places::from_bytes(count, bits)
 }
 
-impl Kept {
+impl KeptDraw {
     /// A list that is frozen now.
     pub(super) fn frozen(signer: &Signer, terms: Terms, census: &Census) -> Result<Self, ::draw::Fault> {
         let places = places_of(census)?;
@@ -90,7 +90,7 @@ impl Kept {
         Ok(Self { drawn: Some(Arc::new(drawn)), order: Arc::default(), ..self.clone() })
     }
 
-    /// Reads what [`Kept::to_bytes`] wrote. The error says what is wrong with it.
+    /// Reads what [`KeptDraw::to_bytes`] wrote. The error says what is wrong with it.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, String> {
         let json = bytes.get(1..).unwrap_or_default();
         let written: Written = serde_json::from_slice(json).map_err(|why| why.to_string())?;
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    fn frozen() -> (Signer, Kept) {
+    fn frozen() -> (Signer, KeptDraw) {
         let signer = Signer::new("shop.example", &[7; 32]).expect("a name");
         let terms = Terms {
             key_name: "shop.example".to_owned(),
@@ -239,7 +239,7 @@ mod tests {
             announced: Announced::Stated { source: "dice".to_owned() },
             fallback: Fallback::Wait,
         };
-        let kept = Kept::frozen(&signer, terms, &census()).expect("freezes");
+        let kept = KeptDraw::frozen(&signer, terms, &census()).expect("freezes");
         (signer, kept)
     }
 
@@ -247,12 +247,12 @@ mod tests {
     fn what_is_kept_is_read_again_and_verifies() {
         let (signer, kept) = frozen();
         assert_eq!((kept.checkpoint().places(), kept.checkpoint().in_line()), (65_541, 6));
-        let read = Kept::read(&kept.to_bytes()).expect("reads");
+        let read = KeptDraw::read(&kept.to_bytes()).expect("reads");
         assert_eq!((read.note(), read.to_bytes()), (kept.note(), kept.to_bytes()));
         assert!(read.record().is_none(), "nothing is drawn yet");
         let statement = Statement::Value("3 1 6".to_owned()).text(kept.checkpoint()).expect("a value");
         let drawn = read.drawn(Randomness::Stated { statement: signer.sign(&statement) }).expect("draws");
-        let drawn = Kept::read(&drawn.to_bytes()).expect("reads");
+        let drawn = KeptDraw::read(&drawn.to_bytes()).expect("reads");
         let record = drawn.record().expect("it is drawn");
         let (report, verified) = verify(&record, Some(signer.key()));
         assert!(report.fault.is_none(), "{report}");
@@ -286,7 +286,7 @@ mod tests {
         ];
         for altered in altered {
             assert_ne!(altered, bytes);
-            assert!(Kept::read(altered.as_bytes()).is_err(), "{altered:.80}");
+            assert!(KeptDraw::read(altered.as_bytes()).is_err(), "{altered:.80}");
         }
     }
 }

@@ -7,7 +7,7 @@ use gate::ZoneDraw;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Kept, Known};
+use super::{KeptDraw, Known};
 
 /// What a draw waits for whose event has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -57,7 +57,7 @@ pub struct Progress {
 }
 
 /// The stage of a draw of which this is kept.
-pub(super) fn stage_of(kept: Option<&Kept>) -> &'static str {
+pub(super) fn stage_of(kept: Option<&KeptDraw>) -> &'static str {
     match kept {
         None => "announced",
         Some(kept) if kept.randomness().is_none() => "frozen",

@@ -1,4 +1,5 @@
-//! The admin listener: what operators see and change under `/admin/v1`, their console, metrics and health.
+//! The admin listener: what operators see and change under `/admin/v1`, and the role that each call needs; their console, metrics and
+//! health.
 //!
 //! A request of the admin API passes the guard, and its body is read, before anything is looked up (`check_operator`). Then
 //! its path and method are matched, and the role of the endpoint is checked before its handler runs. Invariants: every

@@ -18,7 +18,7 @@ use std::{
 
 use axum::extract::FromRequestParts;
 use bytes::Bytes;
-use gate::limits::Asked;
+use gate::limits::LimitAnswer;
 use http_body_util::Full;
 use hyper::{
     Response,
@@ -27,13 +27,13 @@ use hyper::{
     http::request::Parts,
 };
 use ipnet::IpNet;
-use limiter::layer::{Announced, address};
+use limiter::layer::{Announced, client_address};
 use tokio::time::Instant;
 
 use super::{NO_STORE, Peer, Replied, body, cors::Origins, problem::Problem};
 use crate::{
     metrics::{Metrics, Route},
-    otlp::{Asked as Traced, Trace, Tracer, Watch},
+    otlp::{Trace, Traced, Tracer, Watch},
 };
 
 /// What all requests share. It begins and finishes them.
@@ -62,7 +62,7 @@ pub(super) struct RequestContext {
     /// The request has a body, and nobody has read it to its end.
     body_left: AtomicBool,
     /// The limiter's decision that the reply shows.
-    limit: OnceLock<Asked>,
+    limit: OnceLock<LimitAnswer>,
     /// None for a request that is not traced: nearly all of them.
     trace: Option<Box<Trace>>,
 }
@@ -87,7 +87,7 @@ impl Requests {
     }
 
     pub(super) fn client(&self, peer: Peer, headers: &HeaderMap) -> Client {
-        Client(address::client(peer.0.ip(), headers, &self.trusted_proxies))
+        Client(client_address::client(peer.0.ip(), headers, &self.trusted_proxies))
     }
 
     /// A request whose head has arrived.
@@ -115,7 +115,7 @@ impl Requests {
     ///
     /// # Errors
     /// The client calls too often.
-    pub(super) fn obey(&self, asked: Option<&Asked>) -> Result<(), Problem> {
+    pub(super) fn obey(&self, asked: Option<&LimitAnswer>) -> Result<(), Problem> {
         let Some(asked) = asked else { return Ok(()) };
         if asked.is_unknown() {
             self.metrics.limits_unknown.increment(1);
@@ -179,7 +179,7 @@ impl RequestContext {
     }
 
     /// Shows a limiter's decision in the reply, whatever that is. A request has one.
-    pub(super) fn show_limit(&self, asked: Option<Asked>) -> Option<&Asked> {
+    pub(super) fn show_limit(&self, asked: Option<LimitAnswer>) -> Option<&LimitAnswer> {
         asked.map(|asked| self.limit.get_or_init(|| asked))
     }
 
@@ -199,6 +199,6 @@ impl RequestContext {
 }
 
 /// Writes the limiter's decision into the headers of a reply.
-pub(super) fn write_limit(asked: &Asked, headers: &mut HeaderMap) {
+pub(super) fn write_limit(asked: &LimitAnswer, headers: &mut HeaderMap) {
     Announced::new(asked.limit.clone(), asked.name).write(&asked.decision, headers);
 }

@@ -35,7 +35,7 @@ use super::{
         },
     },
 };
-use crate::{metrics::Route, otlp::Asked as Traced};
+use crate::{metrics::Route, otlp::Traced};
 
 /// The longest message, in bytes. Envoy takes heads of up to 60 KiB unless it is told otherwise, and repeats some fields.
 const MAX_MESSAGE: usize = 256 << 10;

@@ -16,7 +16,7 @@ use super::{
     context::Requests,
     problem::{HEAD_TOO_LARGE, Problem},
 };
-use crate::{metrics::Route, otlp::Asked as Traced};
+use crate::{metrics::Route, otlp::Traced};
 
 /// The outermost layer: begins and finishes each request of a route. The path is the route's; empty for the paths that are not listed.
 pub(super) async fn count(

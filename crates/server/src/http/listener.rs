@@ -18,8 +18,8 @@ use ipnet::IpNet;
 use tokio::time::Instant;
 
 use super::{
-    clients::Uncounted,
     cors::Origins,
+    counted_addresses::Uncounted,
     problem::{HEAD_TOO_LARGE, MALFORMED_HTTP, Problem, SLOW_HEAD},
 };
 use crate::metrics::{Connections, Metrics, Route};

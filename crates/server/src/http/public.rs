@@ -12,7 +12,7 @@ pub(super) mod shape;
 mod state;
 mod stream;
 mod traffic;
-mod unused;
+mod unused_visits;
 
 use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc};
 
@@ -39,11 +39,11 @@ use super::{
     endpoint::{self, Endpoint},
     health, layers,
 };
-use crate::{metrics::Route, otlp::Asked as Traced};
+use crate::{metrics::Route, otlp::Traced};
 
 pub use state::{PublicParts, PublicState};
 use traffic::Poll;
-pub use unused::UnusedVisits;
+pub use unused_visits::UnusedVisits;
 
 /// The endpoints of the public listener. `openapi` is the document that is made from them.
 pub(super) fn endpoints(openapi: fn() -> String) -> Vec<Endpoint<PublicState>> {

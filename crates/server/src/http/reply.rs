@@ -1,13 +1,14 @@
 //! The JSON that polls get.
 //!
-//! It is written straight into a string, since this happens for every poll. Streams write the same `waiting` object.
+//! It is written straight into a string, since this happens for every poll. Streams, and the page for visitors of a proxy, write the same `waiting`
+//! object.
 
 use std::{
     fmt::{self, Display, Write as _},
     str,
 };
 
-use gate::{Eta, Reason, Reply, Token};
+use gate::{Eta, Reply, Token, WaitStatus};
 
 use crate::{passes::Passes, stock::InStock};
 
@@ -23,18 +24,12 @@ pub(super) fn write(passes: &Passes, zone: &str, reply: &Reply, stock: Option<&I
             out.push_str("\"}");
             out
         }
-        Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale, opens_in_ms } => {
+        Reply::Waiting { token, status } => {
             let mut out = String::with_capacity(256 + stock.map_or(0, |stock| 32 + stock.in_polls.len()));
             out.push_str(r#"{"canEnter":false,"token":""#);
             out.push_str(token_text(token));
             out.push_str(r#"","waiting":"#);
-            let common = Common {
-                polling_period_ms: *polling_period_ms,
-                stale: *stale,
-                opens_in_ms: *opens_in_ms,
-                stock,
-            };
-            write_waiting(&mut out, *rank, *eta, *reason, common, is_beyond(stock, *rank, *reason));
+            write_waiting(&mut out, status, Common::of(status, stock), stock);
             out.push('}');
             out
         }
@@ -45,26 +40,25 @@ pub(super) fn token_text(token: &Token) -> &str {
     str::from_utf8(token).expect("tokens are base64url")
 }
 
-/// The part of `waiting` that is the same for all who wait in a zone, for [`write_waiting`].
-pub(super) fn common_part(
-    polling_period_ms: u32,
-    stale: bool,
-    opens_in_ms: u32,
-    stock: Option<&InStock>,
-) -> String {
-    Common { polling_period_ms, stale, opens_in_ms, stock }.to_string()
+/// Whether somebody who is told this is told that everything may be sold out before.
+pub(super) fn is_beyond(stock: Option<&InStock>, status: &WaitStatus) -> bool {
+    stock.is_some_and(|stock| stock.is_beyond(status.rank, status.reason))
 }
 
-/// Whether somebody who is told this rank is told that everything may be sold out before.
-pub(super) fn is_beyond(stock: Option<&InStock>, rank: u64, reason: Option<Reason>) -> bool {
-    stock.is_some_and(|stock| stock.is_beyond(rank, reason))
+/// The part of `waiting` that is the same for all who wait in a zone and are told one period. Streams write it once for them.
+pub(super) struct Common<'a> {
+    pub(super) polling_period_ms: u32,
+    pub(super) stale: bool,
+    pub(super) opens_in_ms: u32,
+    pub(super) stock: Option<&'a InStock>,
 }
 
-struct Common<'a> {
-    polling_period_ms: u32,
-    stale: bool,
-    opens_in_ms: u32,
-    stock: Option<&'a InStock>,
+impl<'a> Common<'a> {
+    /// As it is told with this.
+    pub(super) fn of(status: &WaitStatus, stock: Option<&'a InStock>) -> Self {
+        let &WaitStatus { polling_period_ms, stale, opens_in_ms, .. } = status;
+        Self { polling_period_ms, stale, opens_in_ms, stock }
+    }
 }
 
 impl Display for Common<'_> {
@@ -80,15 +74,14 @@ impl Display for Common<'_> {
     }
 }
 
-/// Writes the object `waiting`. `common` is what [`common_part`] returns, and `beyond` what [`is_beyond`] does.
+/// Writes the object `waiting`. `common` is [`Common`], or its text.
 pub(super) fn write_waiting(
     out: &mut String,
-    rank: u64,
-    eta: Option<Eta>,
-    reason: Option<Reason>,
+    status: &WaitStatus,
     common: impl Display,
-    beyond: bool,
+    stock: Option<&InStock>,
 ) {
+    let &WaitStatus { rank, eta, reason, .. } = status;
     let written = match eta {
         Some(Eta { seconds, low_s, high_s }) => {
             write!(out, r#"{{"rank":{rank},"etaSeconds":{seconds},"etaRange":[{low_s},{high_s}]{common}"#)
@@ -101,7 +94,7 @@ pub(super) fn write_waiting(
         out.push_str(reason.as_str());
         out.push('"');
     }
-    if beyond {
+    if is_beyond(stock, status) {
         out.push_str(r#","beyondStock":true"#);
     }
     out.push('}');

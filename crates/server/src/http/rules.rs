@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use super::{
     asset::Asset,
-    served::{Counted, ServedRoutes},
+    routes_in_force::{Counted, ServedRoutes},
     wait::language::Language,
 };
 

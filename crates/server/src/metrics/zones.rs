@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 use admission::{Mode, ZoneId};
 use events::{
-    AdmittedWithoutStore, Bus, Entered, Limited, LimitedCall, RefusalReason, Refused, Tallied, Zone,
+    AdmittedWithoutStore, Bus, Entered, Limited, LimitedCall, RefusalReason, Refused, Tallied, ZoneNumber,
 };
 use gate::ZoneTotals;
 use metrics::{Counter, Gauge, Histogram};
@@ -43,7 +43,7 @@ const TOLD: [(Family, ToldTotal); 6] = [
 /// All zones that are served, and their series.
 pub(super) struct Zones {
     registry: Registry,
-    served: HashMap<Zone, ZoneSeries>,
+    served: HashMap<ZoneNumber, ZoneSeries>,
 }
 
 /// One zone's numbers, and the handles that they are written to.
@@ -96,18 +96,18 @@ impl Zones {
     }
 
     /// Whether `zone` has series.
-    pub(super) fn has(&self, zone: Zone) -> bool {
+    pub(super) fn has(&self, zone: ZoneNumber) -> bool {
         self.served.contains_key(&zone)
     }
 
     /// The name of a zone that has series.
-    pub(super) fn name(&self, zone: Zone) -> Option<&ZoneId> {
+    pub(super) fn name(&self, zone: ZoneNumber) -> Option<&ZoneId> {
         Some(&self.served.get(&zone)?.name)
     }
 
     /// From now on exactly these zones have series.
     pub(super) fn keep(&mut self, shown: &[ZoneTotals], bus: &Bus) {
-        let still: HashSet<Zone> = shown.iter().map(|shown| shown.tallied.zone).collect();
+        let still: HashSet<ZoneNumber> = shown.iter().map(|shown| shown.tallied.zone).collect();
         let before = self.served.len();
         self.served.retain(|zone, _| still.contains(zone));
         if self.served.len() < before {

@@ -42,7 +42,7 @@ pub struct Tracer {
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct Traced<'a> {
     /// Its method.
     pub method: &'a Method,
     /// The path of its route, with `{…}` for what differs; empty for an unknown path.
@@ -83,7 +83,7 @@ impl Tracer {
     #[must_use]
     pub fn begin(
         self: &Arc<Self>,
-        asked: Asked<'_>,
+        asked: Traced<'_>,
         scheme: &'static str,
         now: Instant,
     ) -> Option<Box<Trace>> {
@@ -119,7 +119,7 @@ impl Trace {
     /// None if the system gives no random numbers.
     fn new(
         tracer: &Arc<Tracer>,
-        (asked, scheme): (Asked<'_>, &'static str),
+        (asked, scheme): (Traced<'_>, &'static str),
         parent: Option<Parent>,
         now: Instant,
     ) -> Option<Self> {

@@ -27,11 +27,11 @@ use crate::{
     http::{
         Lifecycle,
         admin::{AdminParts, AdminState, Guard, Refusals},
-        clients::Uncounted,
         context::Requests,
+        counted_addresses::Uncounted,
         public::{PublicParts, PublicState, UnusedVisits},
+        routes_in_force::ServedRoutes,
         rules::{Followed, SeenRules},
-        served::ServedRoutes,
         stream::Streams,
         wait::Pages,
     },

@@ -15,7 +15,7 @@ use std::{
 };
 
 use admission::{Totals, ZoneId};
-use events::Zone;
+use events::ZoneNumber;
 use gate::Gate;
 use store::{
     Store, StoreError,
@@ -116,8 +116,8 @@ impl Unsent {
 
 /// What a call is about.
 enum Done {
-    Offered(Zone, Option<u32>),
-    ReadBack(Zone, Result<Vec<Counted>, StoreError>),
+    Offered(ZoneNumber, Option<u32>),
+    ReadBack(ZoneNumber, Result<Vec<Counted>, StoreError>),
 }
 
 impl Stats {
@@ -168,7 +168,7 @@ impl Stats {
     }
 
     /// The zones of which it is not known what was kept, with the first minute that this server saw.
-    fn to_read(&self) -> Vec<(Zone, ZoneId, Minute)> {
+    fn to_read(&self) -> Vec<(ZoneNumber, ZoneId, Minute)> {
         let zones = self.zones();
         let due = zones.iter().filter(|(_, of_zone)| matches!(of_zone.unsent.read_back, ReadBack::Due(_)));
         due.filter_map(|(zone, of_zone)| Some((*zone, of_zone.id.clone()?, of_zone.minutes.first()?)))
@@ -179,8 +179,8 @@ impl Stats {
         &self,
         now_s: u64,
         second_of: impl Fn(&ZoneId) -> u64,
-    ) -> Vec<(Zone, ZoneId, Vec<OfferedMinute>)> {
-        let due = |(zone, of_zone): (&Zone, &mut OfZone)| {
+    ) -> Vec<(ZoneNumber, ZoneId, Vec<OfferedMinute>)> {
+        let due = |(zone, of_zone): (&ZoneNumber, &mut OfZone)| {
             let id = of_zone.id.clone()?;
             let offered = of_zone.unsent.due(now_s, second_of(&id))?;
             Some((*zone, id, offered))
@@ -338,7 +338,7 @@ mod tests {
         let mut of_zone = OfZone::new(0);
         let first = admission::Tally { joined: 30, ..admission::Tally::default() };
         let tallied = events::Tallied {
-            zone: Zone::NONE,
+            zone: ZoneNumber::NONE,
             admit_per_minute: 60,
             waiting: 31,
             present: 31,

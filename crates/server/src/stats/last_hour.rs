@@ -46,7 +46,7 @@ impl LastHour {
 
 #[cfg(test)]
 mod tests {
-    use events::Zone;
+    use events::ZoneNumber;
 
     use super::*;
 
@@ -55,8 +55,14 @@ mod tests {
         let start = Instant::now();
         let mut hour = LastHour::new(start);
         let at = |minute: u64| start + Duration::from_secs(60 * minute + 30);
-        let entered =
-            Entered { zone: Zone::NONE, waited_ms: 1, told_s: 1, told_low_s: 0, told_high_s: 1, at_ms: 0 };
+        let entered = Entered {
+            zone: ZoneNumber::NONE,
+            waited_ms: 1,
+            told_s: 1,
+            told_low_s: 0,
+            told_high_s: 1,
+            at_ms: 0,
+        };
         for minute in 0..200 {
             hour.note(&entered, at(minute));
             assert_eq!(hour.read(at(minute)).people, 60.min(minute + 1), "minute {minute}");

@@ -110,7 +110,7 @@ impl OfMinute {
 
 #[cfg(test)]
 mod tests {
-    use events::Zone;
+    use events::ZoneNumber;
 
     use super::*;
 
@@ -119,7 +119,7 @@ mod tests {
         for second in range {
             let (told_s, told_low_s) = (second, second.saturating_sub(1));
             let entered = Entered {
-                zone: Zone::NONE,
+                zone: ZoneNumber::NONE,
                 waited_ms: 1_000 * second,
                 told_s,
                 told_low_s,

@@ -209,7 +209,7 @@ impl Minutes {
 
 #[cfg(test)]
 mod tests {
-    use events::Zone;
+    use events::ZoneNumber;
 
     use super::*;
 
@@ -222,7 +222,7 @@ mod tests {
 
     fn totals(entered: u64) -> Tallied {
         Tallied {
-            zone: Zone::NONE,
+            zone: ZoneNumber::NONE,
             admit_per_minute: 60,
             waiting: 1,
             present: 1,

@@ -41,7 +41,7 @@ pub(super) const DIGITS: u8 = 2;
 
 /// The people that this server admitted.
 #[derive(Debug)]
-pub(super) struct Here {
+pub(super) struct HereMeter {
     since_ms: u64,
     /// Waits, in milliseconds.
     waits: Histogram<u32>,
@@ -49,7 +49,7 @@ pub(super) struct Here {
     told: Histogram<u32>,
 }
 
-impl Here {
+impl HereMeter {
     /// Nobody was admitted yet.
     pub(super) fn new(since_ms: u64) -> Self {
         // The histograms grow with their values.
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_close_to_the_true_values() {
-        let mut here = Here::new(5);
+        let mut here = HereMeter::new(5);
         let none = here.read(ToldWaits::default());
         assert_eq!((none.waits, none.told), (Waits::default(), Ratio::default()));
         for n in 1..=1_000_u32 {

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    losses::Losses,
+    loss_limit::Losses,
     wire::{self, Counts, Garbled, Header, Leaps, SEGMENT, SEGMENT_BYTES},
 };
 

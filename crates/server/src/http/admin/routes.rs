@@ -27,7 +27,7 @@ use crate::{
     http::{
         body::Whole,
         problem::{BAD_ROUTE, CHANGED_MEANWHILE, NO_CELL, Problem},
-        served::{self, Counted, Source},
+        routes_in_force::{self, Counted, Source},
     },
     past_events::Act,
 };
@@ -301,7 +301,8 @@ impl AdminState {
             return Err(changed_meanwhile(&tag));
         }
         // What another version wrote may be replaced, and none of its secrets can be kept.
-        let before = kept.as_deref().and_then(|text| served::read_list(text).ok()).unwrap_or_default();
+        let before =
+            kept.as_deref().and_then(|text| routes_in_force::read_list(text).ok()).unwrap_or_default();
         for fields in &mut new {
             written::keep_secrets(fields, &before);
         }
@@ -339,7 +340,7 @@ impl AdminState {
             let what = "no proxy may ask about its visitors; name the proxies' addresses in trusted_proxies";
             return Err(bad(0, "", what));
         }
-        let length = served::list_text(&routes).len();
+        let length = routes_in_force::list_text(&routes).len();
         if length > ROUTES_MAX_LEN {
             let what = format!(
                 "the routes have {length} bytes as JSON, and {ROUTES_MAX_LEN} are the most; put long lists into the \
@@ -358,7 +359,7 @@ impl AdminState {
     ) -> Result<Json<RoutesChange>, Problem> {
         for _ in 0..TRIES {
             let Checked { kept, before, after } = self.checked(wanted, new.clone())?;
-            let text: Arc<str> = served::list_text(&after).into();
+            let text: Arc<str> = routes_in_force::list_text(&after).into();
             match self.editor.set_routes(kept.clone(), Arc::clone(&text)).await {
                 Ok(RoutesDefined::Done) => {
                     let change = RoutesChange::new(false, &before, &after);

@@ -8,7 +8,7 @@ mod policy;
 use std::collections::BTreeMap;
 
 use admission::{Definition, Estimate, Notice, Policy};
-use gate::{OperatorView, Standing, Trouble, definitions::EventJson};
+use gate::{OperatorView, SamplePlace, Trouble, definitions::EventJson};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -165,7 +165,7 @@ impl Now {
     ) -> Self {
         let away = trouble.map(Into::into);
         let Some(view) = view else { return Self { stale: true, away, ..Self::default() } };
-        let (tally, eta) = (view.tally(), view.wait(Standing::Last, view.policy()));
+        let (tally, eta) = (view.tally(), view.wait(SamplePlace::Last, view.policy()));
         Self {
             stale: view.is_stale(),
             away,
@@ -264,8 +264,8 @@ impl EtaChange {
             before_s: view.wait(standing, view.policy()).map(seconds),
             after_s: policy.and_then(|policy| view.wait(standing, policy)).map(seconds),
         };
-        let middle = (view.tally().waiting > 1).then(|| eta(Standing::Middle, PlaceWord::Middle));
-        middle.into_iter().chain([eta(Standing::Last, PlaceWord::Last)]).collect()
+        let middle = (view.tally().waiting > 1).then(|| eta(SamplePlace::Middle, PlaceWord::Middle));
+        middle.into_iter().chain([eta(SamplePlace::Last, PlaceWord::Last)]).collect()
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
     http::{
         context::Requests,
         health::{Lifecycle, Readiness},
-        served::ServedRoutes,
+        routes_in_force::ServedRoutes,
         stream::Streams,
     },
     past_events::PastEvents,

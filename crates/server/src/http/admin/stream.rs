@@ -11,7 +11,9 @@ use axum::{
     response::Response,
 };
 use edge::{KnownClient, Outlet};
-use events::{Bus, Event, Kind, Kinds, LimitedCall, RefusalReason, Scope, StoreCall, Subscription, Zone};
+use events::{
+    Bus, Event, Kind, Kinds, LimitedCall, RefusalReason, Scope, StoreCall, Subscription, ZoneNumber,
+};
 use gate::definitions::PolicyJson;
 use hyper::{Uri, Version, header::HeaderMap};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
@@ -152,7 +154,7 @@ async fn run(
 }
 
 /// An event in JSON: an object with its kind and its fields.
-struct EventJson<'a, N> {
+struct BusEventJson<'a, N> {
     event: &'a Event,
     /// The ids of zones, by the numbers that events have.
     zone_id: N,
@@ -165,7 +167,7 @@ macro_rules! fields {
     }};
 }
 
-impl<N: Fn(Zone) -> Option<ZoneId>> Serialize for EventJson<'_, N> {
+impl<N: Fn(ZoneNumber) -> Option<ZoneId>> Serialize for BusEventJson<'_, N> {
     /// The match is exhaustive, so a new kind of event must be added here.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let id = &self.zone_id;
@@ -203,13 +205,13 @@ impl<N: Fn(Zone) -> Option<ZoneId>> Serialize for EventJson<'_, N> {
 
 /// How a field's value is written.
 trait FieldJson {
-    fn json(&self, zone_id: impl Fn(Zone) -> Option<ZoneId>) -> impl Serialize;
+    fn json(&self, zone_id: impl Fn(ZoneNumber) -> Option<ZoneId>) -> impl Serialize;
 }
 
 macro_rules! field_json {
     ($($type:ty: $json:expr;)*) => {$(
         impl FieldJson for $type {
-            fn json(&self, _: impl Fn(Zone) -> Option<ZoneId>) -> impl Serialize {
+            fn json(&self, _: impl Fn(ZoneNumber) -> Option<ZoneId>) -> impl Serialize {
                 let json: fn(&Self) -> _ = $json;
                 json(self)
             }
@@ -233,19 +235,19 @@ field_json! {
 }
 
 impl FieldJson for Policy {
-    fn json(&self, _: impl Fn(Zone) -> Option<ZoneId>) -> impl Serialize {
+    fn json(&self, _: impl Fn(ZoneNumber) -> Option<ZoneId>) -> impl Serialize {
         PolicyJson(self)
     }
 }
 
-impl FieldJson for Zone {
-    fn json(&self, zone_id: impl Fn(Zone) -> Option<ZoneId>) -> impl Serialize {
+impl FieldJson for ZoneNumber {
+    fn json(&self, zone_id: impl Fn(ZoneNumber) -> Option<ZoneId>) -> impl Serialize {
         zone_id(*self).map(|zone| zone.to_string())
     }
 }
 
-fn write(out: &mut String, event: &Event, zone_id: impl Fn(Zone) -> Option<ZoneId>) {
-    let json = serde_json::to_string(&EventJson { event, zone_id });
+fn write(out: &mut String, event: &Event, zone_id: impl Fn(ZoneNumber) -> Option<ZoneId>) {
+    let json = serde_json::to_string(&BusEventJson { event, zone_id });
     out.push_str(&json.expect("names and numbers are JSON"));
 }
 
@@ -262,7 +264,7 @@ mod tests {
     use super::*;
 
     /// One event of each kind that operators may see.
-    fn all(zone: Zone) -> Vec<Event> {
+    fn all(zone: ZoneNumber) -> Vec<Event> {
         let policy = Policy::default();
         vec![
             ViewShown { zone, epoch: 1, at_ms: 2 }.into(),
@@ -271,7 +273,7 @@ mod tests {
             NoticeChanged { zone }.into(),
             DefinitionChanged { zone }.into(),
             ZoneAdded { zone, policy }.into(),
-            ZoneRemoved { zone: Zone::NONE }.into(),
+            ZoneRemoved { zone: ZoneNumber::NONE }.into(),
             Joined { zone, epoch: 1, first: 2, count: 3, entered: 4, at_ms: 5 }.into(),
             Entered { zone, waited_ms: 1, told_s: 2, told_low_s: 1, told_high_s: 3, at_ms: 3 }.into(),
             Evicted { zone, count: 1, at_ms: 2 }.into(),

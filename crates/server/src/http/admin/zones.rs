@@ -362,8 +362,8 @@ impl AdminState {
     }
 
     /// The zone's number in events. A zone that is not served has none, because numbers are limited.
-    pub(super) fn number_of(&self, zone: &ZoneId) -> events::Zone {
-        self.gate.zone_totals(zone.as_str()).map_or(events::Zone::NONE, |totals| totals.tallied.zone)
+    pub(super) fn number_of(&self, zone: &ZoneId) -> events::ZoneNumber {
+        self.gate.zone_totals(zone.as_str()).map_or(events::ZoneNumber::NONE, |totals| totals.tallied.zone)
     }
 
     fn zone_shape(&self, zone: &ZoneId, definition: &Definition, trend: Option<usize>) -> ZoneShape {

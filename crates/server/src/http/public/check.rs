@@ -28,7 +28,7 @@ use check::{
     path,
     token::{self, Tokens},
 };
-use gate::{Refusal, Reply, Trips, limits::Asked as Limit};
+use gate::{Refusal, Reply, Trips, WaitStatus, limits::LimitAnswer};
 use http_body_util::Full;
 use hyper::{
     HeaderMap, Method, Response, StatusCode, Uri,
@@ -41,20 +41,20 @@ use crate::{
     clock,
     http::{
         Peer, Replied,
-        clients::address_digest,
         context::{Client, RequestContext, write_limit},
+        counted_addresses::address_digest,
         origin,
         problem::{
             ADMITTED, DENIED, LEFT, MISDIRECTED, NO_PLACE, NOT_FOUND, NOTHING_TO_LEAVE, ODD_TARGET,
             OTHER_ADDRESS, Problem, STORE_AWAY, UNTRUSTED_PROXY, WAITING,
         },
-        served::{Counted, InForce},
+        routes_in_force::{Counted, InForce},
         wait::language::Language,
     },
 };
 pub(super) use asked::PATH;
-use asked::{Asked, Wanted};
-use newcomer::{NoPlace, accepts_page, no_place};
+use asked::{Asked, Wanted, accepts_page};
+use newcomer::{NoPlace, no_place};
 use page::{Blocked, Why};
 
 /// The page's script sends this with its questions. They get no 200, so that they never reach the site.
@@ -429,15 +429,15 @@ impl Call<'_> {
                 if self.asked.wanted == Wanted::Page && !self.has_cookie() {
                     // The visitor has just entered, between the proxy's two questions. A redirect to the same address would go round for a
                     // browser that refuses cookies, with a new visit each time; the page asks again by itself.
-                    let why = Why::Waiting {
+                    let status = WaitStatus {
                         rank: 1,
                         eta: None,
                         reason: None,
                         stale: false,
-                        period_ms: 1_000,
+                        polling_period_ms: 1_000,
                         opens_in_ms: 0,
-                        is_drawn: false,
                     };
+                    let why = Why::Waiting { status, is_drawn: false };
                     let mut response = self.blocked(why, WAITING.into());
                     response.headers_mut().insert(SET_COOKIE, cookie);
                     return (Counted::Entered, response);
@@ -464,7 +464,7 @@ impl Call<'_> {
         &self,
         token: Option<&[u8]>,
         now_s: u64,
-        limit: &mut Option<Limit>,
+        limit: &mut Option<LimitAnswer>,
     ) -> Result<ZoneAnswer, Problem> {
         let (state, zone) = (self.state, &self.gated.zone);
         if let Some(token) = token {
@@ -528,12 +528,11 @@ impl Call<'_> {
     /// What a reply means for the visitor; none if it is an entry whose visit is over or another one's.
     async fn zone_answer(&self, reply: &Reply, now_s: u64) -> Result<Option<ZoneAnswer>, Problem> {
         Ok(match *reply {
-            Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale, opens_in_ms } => {
+            Reply::Waiting { token, status } => {
                 // It is said before the opening only.
                 let is_drawn =
-                    opens_in_ms > 0 && self.state.gate.draw_of_now(self.gated.zone.as_str()).is_some();
-                let period_ms = polling_period_ms;
-                let why = Why::Waiting { rank, eta, reason, stale, period_ms, opens_in_ms, is_drawn };
+                    status.opens_in_ms > 0 && self.state.gate.draw_of_now(self.gated.zone.as_str()).is_some();
+                let why = Why::Waiting { status, is_drawn };
                 Some(ZoneAnswer::Waits { why, token })
             }
             Reply::Entered { pass, age_s, .. } => {

@@ -6,14 +6,14 @@ use arc_swap::ArcSwap;
 use axum::extract::FromRef;
 use gate::{AnyStore, Gate, cells::Health, limits::Limits};
 
-use super::unused::UnusedVisits;
+use super::unused_visits::UnusedVisits;
 use crate::{
     draws::Draws,
     http::{
         context::Requests,
         health::{Lifecycle, Readiness},
+        routes_in_force::ServedRoutes,
         rules::SeenRules,
-        served::ServedRoutes,
         stream::Streams,
         wait::Pages,
     },

@@ -17,8 +17,8 @@ use hyper::{
 use super::{shape, state::PublicState};
 use crate::{
     http::{
-        JSON, MAX_BODY, Replied, body, clients::address_digest, context::RequestContext, layers, origin,
-        problem::Problem, reply, request,
+        JSON, MAX_BODY, Replied, body, context::RequestContext, counted_addresses::address_digest, layers,
+        origin, problem::Problem, reply, request,
     },
     metrics::Route,
 };

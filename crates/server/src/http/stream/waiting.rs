@@ -36,7 +36,7 @@ use tokio::{
 };
 
 use super::response;
-use crate::{http::clients::Uncounted, passes::Passes, stock::Stocks};
+use crate::{http::counted_addresses::Uncounted, passes::Passes, stock::Stocks};
 use follower::Follower;
 use task::ZoneTask;
 

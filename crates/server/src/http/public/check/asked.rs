@@ -1,4 +1,4 @@
-//! What a proxy asks: the request of a visitor, as its headers describe it.
+//! What a proxy asks: the request of a visitor, as its headers describe it, and whether the visitor wants a page or JSON.
 //!
 //! | how | who | method, host and target are in |
 //! |---|---|---|
@@ -11,7 +11,10 @@
 use std::borrow::Cow;
 
 use check::host::{bare, is_https};
-use hyper::{HeaderMap, Method, Uri, header::HOST};
+use hyper::{
+    HeaderMap, Method, Uri,
+    header::{ACCEPT, HOST},
+};
 
 use crate::http::problem::{MISSING_FIELD, Problem};
 
@@ -74,6 +77,16 @@ impl<'a> Asked<'a> {
         let host = bare(needed("x-forwarded-host")?);
         Ok(Self { wanted, method, host, target, is_secure })
     }
+}
+
+/// Whether the browser shows the reply as a page.
+pub(super) fn accepts_page(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT).iter().any(|accepted| {
+        let accepted = String::from_utf8_lossy(accepted.as_bytes());
+        accepted
+            .split(',')
+            .any(|kind| kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/html"))
+    })
 }
 
 #[cfg(test)]

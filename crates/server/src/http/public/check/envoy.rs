@@ -136,7 +136,7 @@ fn field(name: &HeaderName, value: &HeaderValue, is_further: bool) -> HeaderValu
 mod tests {
     use std::net::IpAddr;
 
-    use limiter::layer::address;
+    use limiter::layer::client_address;
 
     use super::{
         messages::{Address, HeaderMap as Fields, Peer, Request, SocketAddress},
@@ -246,7 +246,7 @@ mod tests {
             let headers: Vec<_> = forwarded.iter().map(|value| ("x-forwarded-for", *value)).collect();
             let request = request(&headers, source);
             let described = Described::of(&request).expect("a request");
-            let found = address::client(proxy, &described.headers, &trusted).to_string();
+            let found = client_address::client(proxy, &described.headers, &trusted).to_string();
             assert_eq!(found, client, "{forwarded:?} from {source:?}");
         }
     }

@@ -8,10 +8,14 @@
 
 use hyper::{
     HeaderMap,
-    header::{ACCEPT, HeaderName, ORIGIN},
+    header::{HeaderName, ORIGIN},
 };
 
-use super::{FIRST, POLL, asked::Asked, is_safe};
+use super::{
+    FIRST, POLL,
+    asked::{Asked, accepts_page},
+    is_safe,
+};
 use crate::http::{
     cors::Origins,
     origin,
@@ -72,16 +76,6 @@ pub(super) fn no_place(
         (true, false) => Some(NoPlace::PageOfForm),
         (false, _) => Some(NoPlace::Refused(foreign)),
     }
-}
-
-/// Whether the browser shows the reply as a page.
-pub(super) fn accepts_page(headers: &HeaderMap) -> bool {
-    headers.get_all(ACCEPT).iter().any(|accepted| {
-        let accepted = String::from_utf8_lossy(accepted.as_bytes());
-        accepted
-            .split(',')
-            .any(|kind| kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/html"))
-    })
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use admission::{DrawTerms, Stock, Tier};
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use bytes::Bytes;
-use gate::{Eta, Reason};
+use gate::{Reason, WaitStatus};
 use http_body_util::Full;
 use hyper::{
     Response, StatusCode,
@@ -23,6 +23,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     http::{
         problem::{NO_COOKIE, NO_PLACE, Problem, TOO_MANY_REQUESTS, UNKNOWN_ZONE, ZONE_CLOSED, ZONE_FULL},
+        reply::{Common, is_beyond, write_waiting},
         wait::{
             language::{Language, grouped},
             lean,
@@ -85,12 +86,7 @@ static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
 pub(super) enum Why<'a> {
     /// There are people ahead.
     Waiting {
-        rank: u64,
-        eta: Option<Eta>,
-        reason: Option<Reason>,
-        stale: bool,
-        period_ms: u32,
-        opens_in_ms: u32,
+        status: WaitStatus,
         /// Whether the order was drawn by lot, or is to be.
         is_drawn: bool,
     },
@@ -132,7 +128,7 @@ impl Blocked<'_> {
     /// When to ask again, in milliseconds.
     fn period_ms(&self) -> u32 {
         match self.why {
-            Why::Waiting { period_ms, .. } => period_ms,
+            Why::Waiting { status, .. } => status.polling_period_ms,
             Why::Refused(problem) => {
                 problem.retry_after_s.unwrap_or(10).saturating_mul(1_000).clamp(1_000, 60_000)
             }
@@ -154,7 +150,8 @@ impl Blocked<'_> {
         let kept = self.kept(texts);
         let say = |name: &str| texts.get(name).replace("{idle}", &kept);
         match self.why {
-            Why::Waiting { rank, eta, reason, stale, opens_in_ms, is_drawn, .. } => {
+            Why::Waiting { status, is_drawn } => {
+                let WaitStatus { rank, eta, reason, stale, opens_in_ms, .. } = status;
                 // Before a draw nobody has a rank.
                 let is_undrawn = reason == Some(Reason::Draw);
                 let rank = if is_undrawn { say("rank_undrawn") } else { grouped(rank) };
@@ -226,11 +223,11 @@ impl Blocked<'_> {
 
     /// What somebody is told before whose turn everything may be sold out; empty for others.
     fn beyond(&self, texts: &Texts) -> String {
-        let (Why::Waiting { rank, reason, .. }, Some(stock)) = (self.why, self.stock) else {
+        let (Why::Waiting { status, .. }, Some(stock)) = (self.why, self.stock) else {
             return String::new();
         };
         match stock.stock.total() {
-            _ if !stock.is_beyond(rank, reason) => String::new(),
+            _ if !is_beyond(self.stock, &status) => String::new(),
             Some(total) if total > 0 => fill(texts.get("beyond"), &[("n", &grouped(total))]),
             _ => texts.get("beyond_all").to_owned(),
         }
@@ -305,31 +302,15 @@ impl Blocked<'_> {
             "announcement": announcement, "stock": stock, "beyond": beyond, "notice": self.notice, "period_ms": self.period_ms(),
         });
         let waiting = match self.why {
-            Why::Waiting { rank, eta, reason, stale, period_ms, opens_in_ms, .. } => json!({
-                "rank": rank,
-                "etaSeconds": eta.map(|eta| eta.seconds),
-                "etaRange": eta.map(|eta| [eta.low_s, eta.high_s]),
-                "reason": reason.map(Reason::as_str),
-                "pollingPeriod": period_ms,
-                "stale": stale,
-                "opensInMs": (opens_in_ms > 0).then_some(opens_in_ms),
-            }),
+            Why::Waiting { status, .. } => {
+                let mut text = String::new();
+                write_waiting(&mut text, &status, Common::of(&status, self.stock), self.stock);
+                serde_json::from_str(&text).expect("it is JSON")
+            }
             Why::Refused(_) => Value::Null,
         };
-        let waiting = self.with_stock(waiting);
         let problem = problem.with([("canEnter", false.into()), ("waiting", waiting), ("shown", shown)]);
         self.finish(problem.into_reply())
-    }
-
-    /// The object `waiting`, with what polls have about what is left.
-    fn with_stock(&self, mut waiting: Value) -> Value {
-        if let (Why::Waiting { rank, reason, .. }, Some(stock)) = (self.why, self.stock) {
-            waiting["stock"] = json!({ "texts": stock.texts, "remaining": stock.numbers() });
-            if stock.is_beyond(rank, reason) {
-                waiting["beyondStock"] = true.into();
-            }
-        }
-        waiting
     }
 
     fn finish(&self, mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
@@ -433,6 +414,8 @@ fn range(texts: &Texts, low_s: u32, high_s: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use gate::Eta;
+
     use super::*;
     use crate::http::problem::{STORE_AWAY, WAITING};
 
@@ -441,17 +424,18 @@ mod tests {
         Blocked { why, language: Language::English, is_safe: true, idle_timeout_s, notice: "", stock: None }
     }
 
+    const HELD: WaitStatus = WaitStatus {
+        rank: 1,
+        eta: None,
+        reason: None,
+        stale: false,
+        polling_period_ms: 3_000,
+        opens_in_ms: 0,
+    };
+
     fn waiting() -> Why<'static> {
         let eta = Some(Eta { seconds: 200, low_s: 150, high_s: 270 });
-        Why::Waiting {
-            rank: 1_202,
-            eta,
-            reason: None,
-            stale: false,
-            period_ms: 3_000,
-            opens_in_ms: 0,
-            is_drawn: false,
-        }
+        Why::Waiting { status: WaitStatus { rank: 1_202, eta, ..HELD }, is_drawn: false }
     }
 
     fn text(response: Response<Full<Bytes>>) -> String {
@@ -484,15 +468,8 @@ mod tests {
     #[test]
     fn a_visitor_is_told_of_a_draw_before_and_after_it() {
         let said = |reason: Option<Reason>, opens_in_ms: u32, is_drawn: bool, language: Language| {
-            let why = Why::Waiting {
-                rank: 600,
-                eta: None,
-                reason,
-                stale: false,
-                period_ms: 3_000,
-                opens_in_ms,
-                is_drawn,
-            };
+            let why =
+                Why::Waiting { status: WaitStatus { rank: 600, reason, opens_in_ms, ..HELD }, is_drawn };
             let document = text(Blocked { language, ..blocked(why) }.document(WAITING.into()));
             let shown = serde_json::from_str::<Value>(&document).expect("JSON")["shown"].clone();
             ["rank", "reason", "announcement"].map(|part| shown[part].as_str().expect("text").to_owned())
@@ -541,11 +518,8 @@ mod tests {
         assert!(page.contains("data-weir=\"beyond\" hidden"), "{page}");
         assert_eq!(document["waiting"]["beyondStock"], Value::Null);
         assert!(said(&none, Language::English).0.contains("Everything is sold out."));
-        let Why::Waiting { rank, stale, period_ms, opens_in_ms, .. } = waiting() else {
-            unreachable!("they wait")
-        };
-        let reason = Some(Reason::Draw);
-        let why = Why::Waiting { rank, eta: None, reason, stale, period_ms, opens_in_ms, is_drawn: true };
+        let status = WaitStatus { rank: 1_202, reason: Some(Reason::Draw), ..HELD };
+        let why = Why::Waiting { status, is_drawn: true };
         let undrawn = text(Blocked { stock: Some(&few), ..blocked(why) }.document(WAITING.into()));
         let undrawn: Value = serde_json::from_str(&undrawn).expect("JSON");
         let told = (&undrawn["waiting"]["beyondStock"], &undrawn["shown"]["beyond"]);

@@ -1,6 +1,9 @@
 //! One stream of a waiting user: what it knows already, and how events are written to it.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{
+    fmt::{Display, Write as _},
+    time::Duration,
+};
 
 use admission::{Ticket, ZoneId};
 use edge::Outlet;
@@ -12,7 +15,7 @@ use super::{Arrival, Share, Streams};
 use crate::{
     http::{
         problem::Problem,
-        reply::{self, common_part, is_beyond, token_text, write_waiting},
+        reply::{self, Common, is_beyond, token_text, write_waiting},
         stream::{HEARTBEAT, RECONNECT, SILENCE, event},
     },
     stock::InStock,
@@ -86,13 +89,12 @@ impl Follower {
                 self.finish();
                 None
             }
-            Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale, opens_in_ms } => {
-                let wait = WaitStatus { rank, eta, reason, polling_period_ms, stale, opens_in_ms };
+            Reply::Waiting { token, status } => {
                 let stock = streams.stock.of(zone.as_str());
-                let common = common_part(polling_period_ms, stale, opens_in_ms, stock.as_deref());
-                write_wait(text, &wait, &common, &token, stock.as_deref());
-                self.tell(wait, ticket, token, stock.as_deref(), text);
-                let due = Instant::now() + Duration::from_millis(polling_period_ms.into());
+                let common = Common::of(&status, stock.as_deref());
+                write_wait(text, &status, common, &token, stock.as_deref());
+                self.tell(status, ticket, token, stock.as_deref(), text);
+                let due = Instant::now() + Duration::from_millis(status.polling_period_ms.into());
                 Some((self, due))
             }
         }
@@ -192,22 +194,22 @@ struct StockTold {
 
 impl StockTold {
     fn of(stock: Option<&InStock>, wait: &WaitStatus) -> Self {
-        let is_beyond = is_beyond(stock, wait.rank, wait.reason);
+        let is_beyond = is_beyond(stock, wait);
         Self { news: stock.map_or(0, |stock| stock.news), is_beyond }
     }
 }
 
-/// Writes an event `wait`. `common` is what [`common_part`] returned.
+/// Writes an event `wait`. `common` is [`Common`], or its text.
 pub(super) fn write_wait(
     text: &mut String,
     wait: &WaitStatus,
-    common: &str,
+    common: impl Display,
     token: &Token,
     stock: Option<&InStock>,
 ) {
     write_id(text, token);
     text.push_str("event: wait\ndata: ");
-    write_waiting(text, wait.rank, wait.eta, wait.reason, common, is_beyond(stock, wait.rank, wait.reason));
+    write_waiting(text, wait, common, stock);
     text.push_str("\n\n");
 }
 

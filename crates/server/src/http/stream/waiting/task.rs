@@ -20,7 +20,7 @@ use super::{
     lock,
 };
 use crate::{
-    http::{problem::UNKNOWN_ZONE, reply::common_part, stream::stop},
+    http::{problem::UNKNOWN_ZONE, reply::Common, stream::stop},
     stock::InStock,
 };
 
@@ -132,7 +132,8 @@ impl ZoneTask {
         };
         let stock = self.streams.stock.of(self.registration.zone.as_str());
         let stock = stock.as_deref();
-        let common = common_part(view.polling_period_ms(), view.is_stale(), view.opens_in_ms(), stock);
+        let (polling_period_ms, stale) = (view.polling_period_ms(), view.is_stale());
+        let common = Common { polling_period_ms, stale, opens_in_ms: view.opens_in_ms(), stock }.to_string();
         let mut at = 0;
         while at < self.behind.len() {
             if at % AT_ONCE == AT_ONCE - 1 {
@@ -174,9 +175,8 @@ impl ZoneTask {
             // The browser has the token already, unless it remembers an older wait, or a key that will be forgotten sealed it.
             let has_it = follower.ticket == ticket && view.is_current(&follower.token);
             let token = if has_it { follower.token } else { view.seal(&ticket) };
-            let period_ms = wait.polling_period_ms;
-            let own = (period_ms != view.polling_period_ms())
-                .then(|| common_part(period_ms, wait.stale, wait.opens_in_ms, stock));
+            let own = (wait.polling_period_ms != view.polling_period_ms())
+                .then(|| Common::of(&wait, stock).to_string());
             self.text.clear();
             write_wait(&mut self.text, &wait, own.as_deref().unwrap_or(common), &token, stock);
             follower.tell(wait, ticket, token, stock, &self.text);

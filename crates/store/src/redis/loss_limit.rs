@@ -1,4 +1,4 @@
-//! How often the state of a zone was lost lately.
+//! Limits how many losses of a zone's state are mended in a row.
 //!
 //! Each loss begins an epoch, and a state remembers 64 of them: whoever waits through more loses the place. A Redis that evicts
 //! keys would use them up within seconds. So where losses do not end, the zone is away between them.

@@ -1,5 +1,5 @@
-//! The addresses of clients: which are counted, where connections and streams are capped per client, and the digest by which a
-//! visit or a bypass token names one.
+//! Which addresses of clients are counted, where connections and streams are capped per client; and the digest by which a visit or a
+//! bypass token names an address.
 //!
 //! Invariant: an address that many users share by the operator's word is not counted: a trusted proxy, and a carrier's NAT.
 //! Neither is this machine itself: behind it is a proxy that nobody listed, or a load test, and no attacker.

@@ -1,4 +1,4 @@
-//! The client's address behind proxies.
+//! The client's address: the peer's, or behind proxies the one in `X-Forwarded-For`.
 //!
 //! Invariant: an entry of a header is trusted only if a proxy that the operator listed wrote it.
 
