@@ -773,7 +773,7 @@ local function begin_epoch(now, rev_known, next_known, above)
   local limit = (segment_of(next + SEGMENT - 1) + 1) * SEGMENT
   past = string.sub(pack('>i8i8i8i8', z.epoch, rev_known, next_known, limit) .. past, 1, PAST)
   local own = floor(spot_of(z.run) / 256)
-  z.epoch, z.start = epoch + 1 + own % 4096, limit + own
+  z.epoch, z.start = epoch + 1 + own % 65536, limit + own
   z.next = z.start
   z.hold_until, z.recover_until = now + z.period + 1000, now + z.idle * 1000
   blind_since = blind_since or z.now
