@@ -2,7 +2,7 @@
 -- servers may come in any order: gone tickets are united, entries are merged by instant, and a ticket waits if one server
 -- saw it waiting and none saw it gone.
 --
--- KEYS  see zone.lua; the segments of the memory
+-- KEYS  see zone.lua; the segments of the memory. Then for each of these segments: i0, i1, i2, i3, as in visits.lua
 -- ARGV  1-7 as in zone.lua, with 0 0 for epoch and rev, and the clock of the line that the server remembers; then its
 --       memory: epoch, rev, next, first segment, start, born, floor; 1 if it remembers nothing else; how many
 --       people may be inside, or -1 if it does not know; 1 if it watched the zone until it was lost; how many people had
@@ -50,6 +50,10 @@ else
 end
 local from, fault = begin()
 if fault then return fault end
+for i = 1, #segments do
+  local key = FIXED + #segments * PER_SEGMENT + (i - 1) * 4
+  segments[i].visit_ages = { KEYS[key + 1], KEYS[key + 2], KEYS[key + 3], KEYS[key + 4] }
+end
 -- By how much the line's clock is ahead of the one that the server remembers. Within a line, less than five seconds are the
 -- delay of a call; more if the clock was set while no server knew it.
 -- Servers know that clock to some milliseconds. What the first one of a line said counts for all, so that their entries meet.
@@ -253,8 +257,12 @@ if taken == 1 then
         call('SETRANGE', s.entry_key, bit * 12, pack('>I6I4I2', entered_at, unix, life))
         s.stamped, s.changed = 1, s.known
       elseif life == 0 then
-        -- The server knows that its holder left.
+        -- The server knows that its holder left, and another one may have said that the visit goes on.
         call('SETRANGE', s.entry_key, bit * 12 + 10, '\0\0')
+        if z.max_active > 0 and call('SETBIT', s.in_key, bit, 0) == 1 then
+          z.inside = max(z.inside - 1, 0)
+          for plane = 1, 4 do call('SETBIT', s.visit_ages[plane], bit, 0) end
+        end
       else
         -- Another server may know that.
         life = unpack_struct('>I2', stamp, 11)

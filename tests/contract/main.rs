@@ -139,6 +139,7 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         a_join_is_repeated_at_another_server,
         entry_learnt_from_a_repeated_claim_survives_a_lost_state,
         each_server_knows_who_entered_by_others,
+        a_visit_that_ended_does_not_come_back,
         lines_that_began_without_each_other_lose_nobody,
         people_inside_are_counted_after_a_loss,
         tickets_that_no_server_remembers_keep_their_places,

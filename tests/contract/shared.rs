@@ -163,6 +163,39 @@ pub(crate) async fn each_server_knows_who_entered_by_others(backend: &InRedis, z
     entry(&of_the_last);
 }
 
+/// One server lets people in, and the other one lets one of them go. Each remembers a half of that. However often the state is lost, the visit
+/// has ended, and the others are inside.
+pub(crate) async fn a_visit_that_ended_does_not_come_back(backend: &InRedis, zone: &ZoneId) {
+    // Uses its own Redis, because the test wipes it.
+    let servers = Servers::start(backend.servers.topology());
+    let settings = backend.settings();
+    let free = ZoneId::parse(&format!("{zone}-free")).expect("a name");
+    for (zone, max_active, inside_then) in [(zone, 5, 2), (&free, 0, 0)] {
+        let policy = Policy { max_active, ..policy() };
+        let lets_in = servers.connect(&settings, Durability::Async).await;
+        let lets_go = servers.connect(&settings, Durability::Async).await;
+        lets_in.line(zone).put(policy).await.expect("put");
+        lets_go.line(zone).open(policy).await.expect("opened");
+        let Joined { epoch, verdicts, .. } = lets_in.line(zone).join(3).await.expect("joins");
+        let entries: Vec<_> = verdicts.iter().map(entry).collect();
+        let leaver = Leaver { claim: Claim { epoch, seq: 0 }, proof: Proof::Token, address: 0 };
+        assert_eq!(lets_go.line(zone).leave(vec![leaver]).await.expect("leaves"), [Departure::Visit]);
+        for order in [[&lets_in, &lets_go], [&lets_go, &lets_in], [&lets_in, &lets_go]] {
+            servers.command(servers.holder(&format!("{{{zone}}}")), &["FLUSHALL"]);
+            for server in order {
+                server.line(zone).beat(Vec::new(), 0).await.expect("beats");
+            }
+            for server in order {
+                let verdicts = server.line(zone).enter(claims(epoch, 0..3)).await.expect("decided").verdicts;
+                let expected = [Verdict::Gone, Verdict::Entered(entries[1]), Verdict::Entered(entries[2])];
+                assert_eq!(verdicts, expected);
+                let view = server.line(zone).beat(Vec::new(), 0).await.expect("beats");
+                assert_eq!(view.occupancy.map_or(0, |people| people.inside), inside_then);
+            }
+        }
+    }
+}
+
 /// A server with the zone of its configuration, held. An operator would begin a new line; this may continue one.
 async fn of_a_file(servers: &Servers, settings: &Settings, zone: &ZoneId) -> Arc<Redis> {
     let server = servers.connect(settings, Durability::Async).await;

@@ -42,7 +42,7 @@ const PINNED: [(&str, &str); 20] = [
     ("bind", "08bc5b084221138d275111256ab559dd565be158"),
     ("retire", "fda065e4cb579e1bd8d930abe799fe8825269d97"),
     ("policy", "6be61009570cff15c832634a8343c98de675e845"),
-    ("restore", "772ae16707211e54ebe16ee4a0ee448550832926"),
+    ("restore", "ec942cd028d6f35b36a3dda0d5d77582b700d46b"),
     ("mend", "eb987f7ece9e44aea9bacac6346d3e38b3709ee0"),
     ("zones", "8c2d930fd7120c2d4293c04d3318409ed75ae3cf"),
     ("define", "19bf0e251b614ef4aa1578badae117a7d804c35d"),

@@ -158,8 +158,9 @@ pub(super) struct Memory {
     unused: BTreeSet<u64>,
     /// Who left, by segment: the revision, and the bits in the bit order of Redis.
     left: BTreeMap<u64, (u64, Bytes)>,
-    /// The entries that this server was told, sorted by instant and ticket.
-    entries: VecDeque<(u64, Entry)>,
+    /// The entries that this server was told, sorted by instant and ticket; and whether the holder has left since. They are kept for as long
+    /// as the pass would be valid: another server may remember the entry, and not that its holder left.
+    entries: VecDeque<(u64, Entry, bool)>,
     /// The servers that make decisions, as the last view listed them.
     servers: Vec<String>,
     /// When the last call was sent that listed the servers.
@@ -283,6 +284,7 @@ impl Memory {
         }
         let same_epoch = header.epoch == self.header.epoch;
         if !same_epoch {
+            self.note_left_of_views();
             // Revisions and record numbers of two epochs cannot be compared.
             for bits in self.segments.values_mut() {
                 (bits.rev, bits.ended) = (0, None);
@@ -318,7 +320,7 @@ impl Memory {
         if header.born == self.header.born && ahead_ms.unsigned_abs() <= SLOW_MS {
             return;
         }
-        for (_, entry) in &mut self.entries {
+        for (_, entry, _) in &mut self.entries {
             entry.at_ms = entry.at_ms.saturating_add_signed(ahead_ms).max(1);
         }
     }
@@ -389,15 +391,19 @@ impl Memory {
             if bits.unexplained(ticket / 8) & mask(ticket) == 0 {
                 continue;
             }
+            bits.enters(ticket);
             let entry = entries.get(at * 12..at * 12 + 12).map(wire::entry);
-            match entry.filter(|entry| entry.at_ms > 0 && entry.life_s > 0) {
-                Some(entry) => {
-                    entered.push((segment * SEGMENT + ticket as u64, Verdict::Entered(entry)));
-                }
-                None => bits.enters(ticket),
-            }
+            entered.extend(
+                entry.filter(|entry| entry.at_ms > 0).map(|entry| (segment * SEGMENT + ticket as u64, entry)),
+            );
         }
-        self.note(entered);
+        let ttl_s = self.header.policy.pass_ttl_s;
+        for (seq, entry) in entered {
+            // Without a life, its holder left.
+            let has_left = entry.life_s == 0;
+            self.keep(seq, Entry { life_s: if has_left { ttl_s } else { entry.life_s }, ..entry }, has_left);
+        }
+        self.forget_expired();
         if let Some(bits) = self.segments.get_mut(&segment)
             && bits.wanted().is_empty()
         {
@@ -446,9 +452,33 @@ impl Memory {
         for seq in seqs {
             let (segment, ticket) = split(seq);
             self.segments.entry(segment).or_insert_with(Bits::new).enters(ticket);
-            if let Some((_, entry)) = self.entries.iter_mut().find(|(of, _)| *of == seq) {
-                entry.life_s = 0;
+            match self.entries.iter_mut().find(|(of, ..)| *of == seq) {
+                Some((.., has_left)) => *has_left = true,
+                // Whoever remembers the entry knows when it was.
+                None => self.keep(seq, self.ended_now(), true),
             }
+        }
+    }
+
+    /// Notes whose visit has ended, as the views said.
+    fn note_left_of_views(&mut self) {
+        for (seq, _, has_left) in &mut self.entries {
+            let (segment, ticket) = split(*seq);
+            let byte = self.left.get(&segment).and_then(|(_, bits)| bits.get(ticket / 8));
+            *has_left |= byte.is_some_and(|byte| byte & mask(ticket) != 0);
+        }
+    }
+
+    /// What is kept of somebody who left, and of whose entry this server knows nothing.
+    fn ended_now(&self) -> Entry {
+        Entry { at_ms: self.header.now, unix_s: 0, life_s: self.header.policy.pass_ttl_s }
+    }
+
+    /// Keeps an entry, unless it is known.
+    fn keep(&mut self, seq: u64, entry: Entry, has_left: bool) {
+        let at = self.entries.partition_point(|(kept, of, _)| (of.at_ms, *kept) < (entry.at_ms, seq));
+        if self.entries.get(at).is_none_or(|(kept, ..)| *kept != seq) {
+            self.entries.insert(at, (seq, entry, has_left));
         }
     }
 
@@ -464,15 +494,15 @@ impl Memory {
                     bits.enters(ticket);
                     // Also an entry that another server's call brought: if only this server remembers it, the ticket
                     // would be restored as gone, without its entry.
-                    let at =
-                        self.entries.partition_point(|(kept, of)| (of.at_ms, *kept) < (entry.at_ms, seq));
-                    if self.entries.get(at).is_none_or(|(kept, _)| *kept != seq) {
-                        self.entries.insert(at, (seq, entry));
-                    }
+                    self.keep(seq, entry, false);
                 }
             }
         }
-        while self.entries.front().is_some_and(|(_, entry)| entry.expires_ms() < self.header.now) {
+        self.forget_expired();
+    }
+
+    fn forget_expired(&mut self) {
+        while self.entries.front().is_some_and(|(_, entry, _)| entry.expires_ms() < self.header.now) {
             self.entries.pop_front();
         }
     }
@@ -571,6 +601,7 @@ impl Memory {
     pub(super) fn keep_witness(&mut self, asked: Instant) {
         let newest = (self.header.epoch, self.header.rev);
         if self.witnesses.iter().all(|kept| (kept.epoch, kept.rev) != newest) {
+            self.note_left_of_views();
             self.witnesses.truncate(MAX_WITNESSES - 1);
             self.witnesses.push_back(Arc::new(self.witness(asked)));
         }
@@ -612,19 +643,13 @@ impl Memory {
                 Some((segment, WitnessSegment { live, gone, entered }))
             })
             .collect();
-        for &(seq, _) in &self.entries {
+        for &(seq, ..) in &self.entries {
             let (segment, ticket) = split(seq);
             let known = segments.entry(segment).or_insert_with(WitnessSegment::empty);
             known.gone[ticket / 8] |= mask(ticket);
         }
-        // The holder's visit may have ended by a call of another server.
-        let has_left = |seq: u64| {
-            let (segment, ticket) = split(seq);
-            let byte = self.left.get(&segment).and_then(|(_, bits)| bits.get(ticket / 8));
-            byte.is_some_and(|byte| byte & mask(ticket) != 0)
-        };
-        let entry = |&(seq, entry): &(u64, Entry)| {
-            (seq, if has_left(seq) { Entry { life_s: 0, ..entry } } else { entry })
+        let entry = |&(seq, entry, has_left): &(u64, Entry, bool)| {
+            (seq, if has_left { Entry { life_s: 0, ..entry } } else { entry })
         };
         Witness {
             epoch: self.header.epoch,

@@ -151,7 +151,12 @@ impl<C: Client> Redis<C> {
             #[cfg(feature = "sabotage")]
             let script = sabotage::script(script);
             let sent = Instant::now();
-            let value = match self.client.run(script, keys(&zone.prefix, slice), args, None).await {
+            let mut keys = keys(&zone.prefix, slice);
+            let visit_ages = |segment: &u64| {
+                ["i0", "i1", "i2", "i3"].map(|key| Bytes::from(format!("{}{segment}:{key}", zone.prefix)))
+            };
+            keys.extend(slice.iter().flat_map(visit_ages));
+            let value = match self.client.run(script, keys, args, None).await {
                 Ok(value) => value,
                 Err(ClientError::Script(text)) => return Err(refused(&text)),
                 Err(error) => return Err(StoreError::from(error).into()),
