@@ -19,11 +19,10 @@ use std::{
     time::Duration,
 };
 
-use admission::{Stock, Tier, ZoneId};
+use admission::{Stock, ZoneId};
 use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
 use gate::{Reason, cells::Cells};
-use serde_json::Value;
 use store::redis::Redis;
 use tokio::{sync::Semaphore, time::sleep};
 
@@ -45,8 +44,6 @@ pub struct InStock {
     pub stock: Stock,
     /// Another one than that of the stock before it, if more than a number differs, or a tier is sold out or back. Never 0.
     pub news: u64,
-    /// Changes whenever something besides the numbers changes.
-    pub texts: String,
     /// What the object `waiting` of a poll has beside its other fields, with a comma before it.
     pub in_polls: Box<str>,
     /// What [`json::document`] wrote.
@@ -61,14 +58,7 @@ impl InStock {
         let texts = json::texts_tag(&stock);
         let in_polls = format!(r#","stock":{}"#, json::in_polls(&stock, &texts)).into();
         let document = json::document(&stock, &texts).into();
-        Self { total: stock.total(), news, in_polls, document, texts, stock }
-    }
-
-    /// How many pieces are left of each tier, as polls have it; null where nobody knows.
-    #[must_use]
-    pub fn numbers(&self) -> Value {
-        let number = |tier: &Tier| (tier.id.to_string(), Value::from(tier.remaining));
-        self.stock.tiers().iter().map(number).collect()
+        Self { total: stock.total(), news, in_polls, document, stock }
     }
 
     /// Whether as many people are ahead of somebody who is told this rank as pieces are left, or more. Each of them may take one. Before a
@@ -221,7 +211,8 @@ impl Stocks {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use admission::Tier;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -250,7 +241,7 @@ mod tests {
         let floor = json!([{"id": "floor", "label": {"en": "A \"b\""}, "remaining": 7}, {"id": "x", "label": {"en": "X"}}]);
         board.show(vec![(zone("Z"), stock(&floor))]);
         let first = board.shown.load().get("Z").cloned().expect("shown");
-        let tag = &first.texts;
+        let tag = json::texts_tag(&first.stock);
         assert_eq!(
             &*first.in_polls,
             format!(r#","stock":{{"texts":"{tag}","remaining":{{"floor":7,"x":null}}}}"#)

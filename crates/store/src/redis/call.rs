@@ -258,10 +258,17 @@ pub(super) fn keys(prefix: &str, segments: &[u64]) -> Vec<Bytes> {
     const OF_SEGMENT: [&str; 9] = ["live", "here", "a0", "a1", "a2", "a3", "entry", "lost", "in"];
     let mut keys = Vec::with_capacity(FIXED.len() + segments.len() * OF_SEGMENT.len());
     keys.extend(FIXED.iter().map(|key| format!("{prefix}{key}").into()));
-    for segment in segments {
-        keys.extend(OF_SEGMENT.iter().map(|key| Bytes::from(format!("{prefix}{segment}:{key}"))));
-    }
+    keys.extend(keys_of(prefix, segments, &OF_SEGMENT));
     keys
+}
+
+/// The keys with these names of each segment, one segment after the other.
+pub(super) fn keys_of(prefix: &str, segments: &[u64], names: &[&str]) -> impl Iterator<Item = Bytes> {
+    let of_segment = move |segment: &u64| {
+        let segment = *segment;
+        names.iter().map(move |name| Bytes::from(format!("{prefix}{segment}:{name}")))
+    };
+    segments.iter().flat_map(of_segment)
 }
 
 /// The arguments that each script of a zone takes first. Without a memory, the script believes any state. `name` is that of

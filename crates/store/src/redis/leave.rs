@@ -9,7 +9,13 @@ use admission::{Departure, Leaver, Proof};
 use bytes::Bytes;
 
 use super::{
-    Redis, Result, Zone, call::Refused, client::Client, lock, memory::split, scripts, wire::Garbled,
+    Redis, Result, Zone,
+    call::{Refused, keys_of},
+    client::Client,
+    lock,
+    memory::split,
+    scripts,
+    wire::Garbled,
 };
 use crate::StoreError;
 
@@ -42,10 +48,7 @@ impl<C: Client> Redis<C> {
         }
         let leavers = &leavers[..count];
         let segments: Vec<u64> = segments.into_iter().collect();
-        let more = segments.iter().flat_map(|segment| {
-            ["i0", "i1", "i2", "i3", "left", "bound"]
-                .map(|key| Bytes::from(format!("{}{segment}:{key}", zone.prefix)))
-        });
+        let more = keys_of(&zone.prefix, &segments, &["i0", "i1", "i2", "i3", "left", "bound"]);
         let more: Vec<Bytes> = more.collect();
         let mut bytes = Vec::with_capacity(count * 19);
         for Leaver { claim, proof, address } in leavers {

@@ -67,6 +67,10 @@ impl Bits {
     /// The tickets of which this server wants the entries: from the first one that is unexplained to the last one, or as many as one call
     /// asks for.
     fn wanted(&self) -> Range<usize> {
+        // Nearly all segments of a long line: nothing is looked through.
+        if self.ended.is_none() {
+            return 0..0;
+        }
         let of = |byte: &usize| self.unexplained(*byte) != 0;
         let (Some(first), Some(last)) = ((0..SEGMENT_BYTES).find(of), (0..SEGMENT_BYTES).rfind(of)) else {
             return 0..0;
@@ -81,6 +85,11 @@ impl Bits {
     fn enters(&mut self, ticket: usize) {
         self.live[ticket / 8] &= !mask(ticket);
         self.entered[ticket / 8] |= mask(ticket);
+    }
+
+    /// Whether the holder entered, or gave up the place, as far as this server was told.
+    fn has_ended(&self, ticket: usize) -> bool {
+        self.entered[ticket / 8] & mask(ticket) != 0
     }
 
     /// Which of the first `given` tickets are gone. The bits of the others are 0.
@@ -385,7 +394,8 @@ impl Memory {
     /// Takes in the entries of these tickets of a segment, as they were at this revision of it. Who has none of those who do not come back
     /// gave up the place.
     pub(super) fn take_entries(&mut self, segment: u64, rev: u64, of: Range<usize>, entries: &[u8]) {
-        let Some(bits) = self.segments.get_mut(&segment).filter(|bits| rev >= bits.rev) else { return };
+        let is_open = |bits: &&mut Bits| bits.ended.is_some() && rev >= bits.rev;
+        let Some(bits) = self.segments.get_mut(&segment).filter(is_open) else { return };
         let mut entered = Vec::new();
         for (at, ticket) in of.enumerate() {
             if bits.unexplained(ticket / 8) & mask(ticket) == 0 {
@@ -403,7 +413,6 @@ impl Memory {
             let has_left = entry.life_s == 0;
             self.keep(seq, Entry { life_s: if has_left { ttl_s } else { entry.life_s }, ..entry }, has_left);
         }
-        self.forget_expired();
         if let Some(bits) = self.segments.get_mut(&segment)
             && bits.wanted().is_empty()
         {
@@ -451,12 +460,19 @@ impl Memory {
     pub(super) fn note_left(&mut self, seqs: impl IntoIterator<Item = u64>) {
         for seq in seqs {
             let (segment, ticket) = split(seq);
-            self.segments.entry(segment).or_insert_with(Bits::new).enters(ticket);
-            match self.entries.iter_mut().find(|(of, ..)| *of == seq) {
-                Some((.., has_left)) => *has_left = true,
-                // Whoever remembers the entry knows when it was.
-                None => self.keep(seq, self.ended_now(), true),
+            let bits = self.segments.entry(segment).or_insert_with(Bits::new);
+            // Who gives up a place has no entry, and none is looked for. The bits of segments that the line has left behind are forgotten
+            // before their entries.
+            let may_be_in = bits.has_ended(ticket) || segment < self.header.base;
+            bits.enters(ticket);
+            let known = if may_be_in { self.entries.iter_mut().find(|(of, ..)| *of == seq) } else { None };
+            if let Some((.., has_left)) = known {
+                *has_left = true;
+                continue;
             }
+            // Whoever remembers the entry knows when it was.
+            let Header { now: at_ms, policy, .. } = self.header;
+            self.keep(seq, Entry { at_ms, unix_s: 0, life_s: policy.pass_ttl_s }, true);
         }
     }
 
@@ -467,11 +483,6 @@ impl Memory {
             let byte = self.left.get(&segment).and_then(|(_, bits)| bits.get(ticket / 8));
             *has_left |= byte.is_some_and(|byte| byte & mask(ticket) != 0);
         }
-    }
-
-    /// What is kept of somebody who left, and of whose entry this server knows nothing.
-    fn ended_now(&self) -> Entry {
-        Entry { at_ms: self.header.now, unix_s: 0, life_s: self.header.policy.pass_ttl_s }
     }
 
     /// Keeps an entry, unless it is known.
@@ -545,6 +556,7 @@ impl Memory {
         let (front_end, approach_end) = ends;
         let header = Header { base, ..self.header };
         self.segments = self.segments.split_off(&header.base);
+        self.forget_expired();
         let mut pages = Pages::with_capacity(counts.len() * PAGES);
         let unknown = Bits::new();
         let last = split(header.next).0;

@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
@@ -95,10 +94,7 @@ impl<C: Client> Redis<C> {
             args.push(text(next));
             args.extend(slice.iter().map(text));
             let mut keys = call::keys(&zone.prefix, slice);
-            keys.extend(slice.iter().flat_map(|segment| {
-                ["i0", "i1", "i2", "i3", "left", "bound"]
-                    .map(|key| Bytes::from(format!("{}{segment}:{key}", zone.prefix)))
-            }));
+            keys.extend(call::keys_of(&zone.prefix, slice, &["i0", "i1", "i2", "i3", "left", "bound"]));
             match self.call(zone, &scripts::MEND, keys, args).await {
                 // The header was dropped, or is not there.
                 Err(Refused::Other(StoreError::UnknownZone)) => return Ok(()),

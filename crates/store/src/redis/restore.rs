@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::sabotage;
 use super::{
     Known, Redis, Result, Zone,
-    call::{Refused, common_args, keys, refused},
+    call::{Refused, common_args, keys, keys_of, refused},
     client::{Client, ClientError, Script},
     lock,
     memory::{Witness, split},
@@ -152,10 +152,7 @@ impl<C: Client> Redis<C> {
             let script = sabotage::script(script);
             let sent = Instant::now();
             let mut keys = keys(&zone.prefix, slice);
-            let visit_ages = |segment: &u64| {
-                ["i0", "i1", "i2", "i3"].map(|key| Bytes::from(format!("{}{segment}:{key}", zone.prefix)))
-            };
-            keys.extend(slice.iter().flat_map(visit_ages));
+            keys.extend(keys_of(&zone.prefix, slice, &["i0", "i1", "i2", "i3"]));
             let value = match self.client.run(script, keys, args, None).await {
                 Ok(value) => value,
                 Err(ClientError::Script(text)) => return Err(refused(&text)),

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::{
     Redis, Result, Zone,
     beat::{Polls, by_segment, poll_bytes},
-    call::{Answer, Refused},
+    call::{Answer, Refused, keys_of},
     client::Client,
     lock,
     memory::{Memory, split},
@@ -79,9 +79,7 @@ impl<C: Client> Redis<C> {
             }
             args
         };
-        let more = slice.iter().flat_map(|segment| {
-            ["in", "i0", "i1", "i2", "i3", "left"].map(|key| format!("{}{segment}:{key}", zone.prefix).into())
-        });
+        let more = keys_of(&zone.prefix, slice, &["in", "i0", "i1", "i2", "i3", "left"]);
         let more: Vec<Bytes> = more.collect();
         let answer = match self.run(zone, &scripts::VISITS, (&[], &more), own).await {
             Ok(answer) => answer,

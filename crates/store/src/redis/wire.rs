@@ -309,10 +309,7 @@ pub(super) fn verdicts(bytes: &[u8]) -> Result<Vec<Verdict>, Garbled> {
         .chunks_exact(VERDICT)
         .map(|verdict| match verdict[0] {
             0 => Ok(Verdict::Gone),
-            1 => {
-                let (at_ms, unix_s) = (number(&verdict[1..7]), number(&verdict[7..11]));
-                Ok(Verdict::Entered(Entry { at_ms, unix_s, life_s: short(&verdict[11..13])? }))
-            }
+            1 => Ok(Verdict::Entered(entry(&verdict[1..13]))),
             2 => {
                 let slot_in = short(&verdict[17..21])?;
                 Ok(Verdict::Waiting(Position {
