@@ -62,7 +62,7 @@ end
 -- Whoever is known to have entered, or to be gone, by a deal that was lost, does not wait again.
 local function drop_gone(s)
   if call('EXISTS', s.lost_key) == 1 then
-    call('SET', KEYS[6], call('GETRANGE', s.lost_key, 0, floor(SEGMENT / 8) - 1))
+    gather_gone(s)
     remove(s.live_key, KEYS[6])
     remove(s.here_key, KEYS[6])
   end
@@ -80,6 +80,7 @@ local function drop_gone(s)
 end
 local function count_people(s)
   drop_gone(s)
+  for plane = 1, 4 do call('BITOP', 'AND', s.ages[plane], s.ages[plane], s.live_key) end
   set_live(s, call('BITCOUNT', s.live_key))
   set_present(s, call('BITCOUNT', s.here_key))
 end
@@ -95,6 +96,8 @@ end
 for _, move in ipairs(moves) do
   local s, to = move.from, move.to
   begin_dealt(to)
+  -- Whoever is there already, by a deal that was lost, has an age there.
+  for _, key in ipairs({ s.here_key, unpack(s.ages) }) do remove(key, to.live_key) end
   for part = 1, 6 do
     local own = { s.live_key, s.here_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4] }
     local its = { to.live_key, to.here_key, to.ages[1], to.ages[2], to.ages[3], to.ages[4] }
@@ -124,4 +127,6 @@ call('DEL', KEYS[3], KEYS[6], KEYS[7])
 z.appointed, z.due_base = 0, z.now - z.paused
 z.base, z.next = segment_of(first), max(z.next, last)
 z.drawn, z.drawn_from, z.drawn_end = draw, first, last
+-- Who joined after a deal that was lost shows the place with the ticket.
+if call('HDEL', KEYS[4], 'dealt') == 1 then z.recover_until = max(z.recover_until, z.now + z.idle * 1000) end
 return finish(1)

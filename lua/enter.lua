@@ -89,6 +89,15 @@ local function note_proved(epoch, first, limit)
   return true
 end
 
+-- Whether the state, or a server, knows of this epoch.
+local function is_known(epoch)
+  if epoch == z.epoch then return true end
+  for at = 1, #past, 32 do
+    if unpack_struct('>i8', past, at) == epoch then return true end
+  end
+  return false
+end
+
 -- The verdict where the state was lost, and whether the ticket waits is not known yet. It has the rank 0, which no waiting ticket has.
 local function not_yet() return waiting_verdict(0, 0, z.period, -1) end
 
@@ -110,9 +119,12 @@ for at = 1, #claims, 10 do
       if seq >= z.next then z.next = limit + AHEAD end
     end
   end
+  -- A number that was dealt, and that was in use by an epoch that was lost, though the line of this state has left it behind.
+  if unknown and s.index < z.base and z.now >= z.hold_until and not is_known(epoch) then z.base = s.index end
   if not of_line and (z.now < z.recover_until or may_be_dealt()) then
     -- The servers on the list may all have spoken, but the list of this state need not have the one that knows this epoch, or this deal.
     verdicts[i] = not_yet()
+    if may_be_dealt() and seq >= z.next then call('HSET', KEYS[4], 'dealt', 1) end
   elseif of_line and seq == last_seq then
     again[i] = last_at
   elseif of_line then

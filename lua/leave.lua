@@ -35,7 +35,7 @@ local function end_for_good(s, bit)
   call('SETBIT', s.lost_key, bit, 1)
   call('SETBIT', s.lost_key, SEGMENT + bit, 1)
   call('SETRANGE', s.entry_key, bit * 12, pack('>I6I4I2', z.now, unix_s(), 0))
-  s.stamped, s.changed = 1, s.known
+  s.stamped, s.ended, s.changed = 1, z.rev, s.known
   if not s.known then keep_entries(s) end
 end
 

@@ -2,19 +2,21 @@
 -- servers may come in any order: gone tickets are united, entries are merged by instant, and a ticket waits if one server
 -- saw it waiting and none saw it gone.
 --
--- KEYS  see zone.lua; the segments of the memory. Then for each of these segments: i0, i1, i2, i3, as in visits.lua
+-- KEYS  see zone.lua; the segments of the memory. Then for each of these segments: i0, i1, i2, i3, left, as in visits.lua
 -- ARGV  1-7 as in zone.lua, with 0 0 for epoch and rev, and the clock of the line that the server remembers; then its
 --       memory: epoch, rev, next, first segment, start, born, floor; 1 if it remembers nothing else; how many
 --       people may be inside, or -1 if it does not know; 1 if it watched the zone until it was lost; how many people had
 --       entered; when the zone opens, by its clock, 0 for none; the draw by which the line was dealt last, the first number that it dealt,
 --       and the first one behind, 0 for none; the leaps of the clock, as in the header; the servers that it knows of, with spaces between; all segments of which it knows tickets, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
 --       bytes per record: instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the
---       policy as in policy.lua; then for each segment passed its live bits, its gone bits, and the bits of those gone who
---       do not come back, because they entered or gave up the place, each of which may be empty
+--       policy as in policy.lua; then for each segment passed its live bits, its gone bits, the bits of those gone who
+--       do not come back, because they entered or gave up the place, and those of whose visits ended, each of which may be empty
 -- Returns zone.lua's, then 1 if the memory was merged, 0 if the state had it already, -1 if it is of a line whose numbers are
 --         other people's now, so that its tickets end
 -- Cost  about 60 us per segment, and 1 us for each record of the log and each entry.
 
+-- How many arguments a segment has.
+local BITS = 4
 local w, log, out, policy_at = {}, nil, nil, nil
 local LEAPS = { 'leaps_from', 'leapt', 'leap', 'leapt_before', 'leap_before' }
 do
@@ -51,8 +53,9 @@ end
 local from, fault = begin()
 if fault then return fault end
 for i = 1, #segments do
-  local key = FIXED + #segments * PER_SEGMENT + (i - 1) * 4
+  local key = FIXED + #segments * PER_SEGMENT + (i - 1) * 5
   segments[i].visit_ages = { KEYS[key + 1], KEYS[key + 2], KEYS[key + 3], KEYS[key + 4] }
+  segments[i].left_key = KEYS[key + 5]
 end
 -- By how much the line's clock is ahead of the one that the server remembers. Within a line, less than five seconds are the
 -- delay of a call; more if the clock was set while no server knew it.
@@ -222,7 +225,8 @@ local function merge_bits(s, live, gone_bits, entered_bits)
     call('BITOP', 'OR', s.live_key, s.live_key, KEYS[6])
     call('BITOP', 'OR', s.here_key, s.here_key, KEYS[6])
   end
-  call('SET', KEYS[6], call('GETRANGE', s.lost_key, 0, floor(SEGMENT / 8) - 1))
+  -- Who entered, or gave up the place, after the state was lost does not wait either, though a server that stood still says so.
+  gather_gone(s)
   for _, key in ipairs({ s.live_key, s.here_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4] }) do
     without(key, KEYS[6])
   end
@@ -239,21 +243,30 @@ if taken == 1 and not is_over then
   z.base = max(min(z.base, w.base), dealt_from)
   for i = 1, #segments do
     local s = segments[i]
-    local at = policy_at + #POLICY + (i - 1) * 3
+    local at = policy_at + #POLICY + (i - 1) * BITS
     local live, gone_bits, entered_bits = ARGV[at], ARGV[at + 1], ARGV[at + 2]
     if s.index >= dealt_from and #live + #gone_bits > 0 then merge_bits(s, live, gone_bits, entered_bits) end
   end
 end
 
 local inside_before, before = z.inside, most_inside()
+local counts, instants = taken_slots()
+-- How many slots of a record of the server the state has at another instant: it knows the tickets. The clocks of two lines that met do not
+-- stay as far apart as they were: that of a state whose servers it lost stands still. A ticket whose holder left before the server knew the
+-- entry has no second, and no instant.
+local elsewhere = {}
 if taken == 1 then
   for at = 1, #out, 18 do
-    local seq, entered_at, unix, life = unpack_struct('>I6I6I4I2', out, at)
-    entered_at = max(entered_at + drift, 1)
+    local seq, said, unix, life = unpack_struct('>I6I6I4I2', out, at)
+    local entered_at = max(said + drift, 1)
     local s, bit = by_index[segment_of(seq)], seq % SEGMENT
     if s then
       local stamp = call('GETRANGE', s.entry_key, bit * 12, bit * 12 + 11)
-      if #stamp < 12 or unpack_struct('>I6', stamp) == 0 then
+      local known_at = #stamp == 12 and unpack_struct('>I6', stamp) or 0
+      if counts[known_at] and unix > 0 and (is_first or known_at ~= entered_at) then
+        elsewhere[said] = (elsewhere[said] or 0) + 1
+      end
+      if known_at == 0 then
         call('SETRANGE', s.entry_key, bit * 12, pack('>I6I4I2', entered_at, unix, life))
         s.stamped, s.changed = 1, s.known
       elseif life == 0 then
@@ -272,7 +285,8 @@ if taken == 1 then
         if call('SETBIT', s.here_key, bit, 0) == 1 then set_present(s, s.present - 1) end
         for plane = 1, 4 do call('SETBIT', s.ages[plane], bit, 0) end
       end
-      if life > 0 and z.now - entered_at < 12 * visit_generation_ms() then begin_visit(s, bit) end
+      local may_be_in = z.max_active > 0 and life > 0 and z.now - entered_at < 12 * visit_generation_ms()
+      if may_be_in and call('GETBIT', s.left_key, bit) == 0 then begin_visit(s, bit) end
     end
     z.keep_until = max(z.keep_until, entered_at + life * 1000)
   end
@@ -281,6 +295,26 @@ if taken == 1 then
       keep_entries(segments[i])
     end
   end
+end
+
+-- Marks those whose visits ended, so that all servers know it, and counts them no more.
+local function merge_left(s, bits)
+  local row = 'v' .. int(s.index)
+  local turned = tonumber(string.match(call('HGET', KEYS[4], row) or '', '%d+')) or floor(z.now / visit_generation_ms())
+  call('SET', KEYS[6], bits)
+  call('BITOP', 'OR', s.left_key, s.left_key, KEYS[6])
+  call('PEXPIRE', s.left_key, 2 * IDLE_AGE * visit_generation_ms())
+  call('BITOP', 'AND', KEYS[6], s.in_key, s.left_key)
+  z.inside = max(z.inside - call('BITCOUNT', KEYS[6]), 0)
+  call('BITOP', 'XOR', s.in_key, s.in_key, KEYS[6])
+  reset_ages(s.visit_ages)
+  note_inside(s.index, 0)
+  call('HSET', KEYS[4], row, visits_row(turned, z.rev, z.now + IDLE_AGE * visit_generation_ms()))
+  call('DEL', KEYS[6], KEYS[7])
+end
+for i = 1, taken == 1 and z.max_active > 0 and #segments or 0 do
+  local bits = ARGV[policy_at + #POLICY + i * BITS - 1]
+  if #bits > 0 then merge_left(segments[i], bits) end
 end
 
 -- Of the people inside, only the number is remembered. They show themselves when they are active. A state that was lost begins blind
@@ -331,7 +365,6 @@ end
 
 -- Of two records of one instant, the larger one is newer. What the state has no record of is as old as the server's own clock says.
 -- Records that the state has stay at their instants: moved, they would count twice.
-local counts, instants = taken_slots()
 local used = 0
 do
   for at = 1, taken == 1 and #log or 0, 10 do
@@ -339,7 +372,8 @@ do
     local is_known = z.born == w.born and counts[instant]
     local moved = is_known and instant or instant + drift
     local then_at = min(moved, z.now)
-    if free_at(then_at, MINUTE_MS) > z.now then
+    if not is_known then count = count - min(elsewhere[instant] or 0, count) end
+    if count > 0 and free_at(then_at, MINUTE_MS) > z.now then
       local had = counts[then_at]
       if not had then instants[#instants + 1] = then_at end
       -- The first server of a line may remember others than those that the state has at that instant.

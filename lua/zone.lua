@@ -1,7 +1,7 @@
 -- The first part of every script of a zone: the layout of the state, time, and functions that several decisions share. It finds out
 -- whether the state was lost.
 --
--- The rules are those of the crate `admission`; random traces compare the two. A function with the same name there has the same rule.
+-- The rules are those of the crate `admission`; random traces compare the two. Most rules have the same function name in both.
 -- All numbers are integers below 2^53. A bitmap has one bit for each ticket of a segment of 65,536 tickets.
 --
 -- KEYS  1 z      the header: the numbers of FIELDS, 8 bytes each; then 32 bytes for each past epoch; then, in one byte, how
@@ -16,7 +16,8 @@
 --                left_until", see visits.lua. And kept -> "segment instant segment instant ...": until when the entries of segments must be
 --                there that were freed lately, the last one first. And drift <born> -> "ms epoch": by how much the clock is ahead of
 --                that of another line, which servers remembered in epochs before this one, see restore.lua. And keys -> "minute count":
---                how many joins with a key there were, see join.lua
+--                how many joins with a key there were, see join.lua. And reign -> since when the process that has the state is a primary,
+--                see unknown_run. And dealt -> 1 if somebody has shown a number of a deal that was lost
 --       5 on     exists while this process is known to hold the state; since when calls have been late, or nothing; not replicated
 --       6 t1, 7 t2  temporary, empty between calls
 --       8 srv    hash: server that makes decisions -> "epoch seen": up to which epoch it has given back what it remembers,
@@ -364,6 +365,14 @@ local function cut(key, bits)
     call('SET', key, call('GETRANGE', key, 0, whole))
     call('BITFIELD', key, 'SET', 'u' .. 8 - rest, bits, 0)
   end
+end
+
+-- Puts into KEYS[6] who of a segment is gone, as the servers remembered it, or does not come back.
+local function gather_gone(s)
+  local bytes = floor(SEGMENT / 8)
+  call('SET', KEYS[6], call('GETRANGE', s.lost_key, 0, bytes - 1))
+  call('SET', KEYS[7], call('GETRANGE', s.lost_key, bytes, -1))
+  call('BITOP', 'OR', KEYS[6], KEYS[6], KEYS[7])
 end
 
 -- The bit planes of an age. A ticket that is not older has all of them only if it has this age.
@@ -785,14 +794,18 @@ local function begin_blind()
   z.unseen, z.unseen_until, z.unseen_told = z.max_active, z.now + BLIND_MS, 0
 end
 
--- The number of this process; nil if it is known to have held the state at the last call.
+-- The number of this process, and that of its time as a primary; nil if it is known to have held the state at the last call. Whoever becomes
+-- a primary again keeps the first number, and Redis gives it a new one of the second kind: meanwhile another process may have gone on.
 local function unknown_run()
   mark = redis.pcall('GET', KEYS[5])
   -- A value of another type says nothing, and is replaced.
   if type(mark) == 'table' then mark = false end
   late_since = mark and tonumber(mark) or nil
   if mark then return nil end
-  return tonumber(string.sub(string.match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12), 16)
+  local function number(section, name)
+    return tonumber(string.sub(string.match(call('INFO', section), name .. ':(%x+)'), 1, 12), 16)
+  end
+  return number('server', 'run_id'), number('replication', 'master_replid')
 end
 
 -- Nobody knows which servers made decisions before a loss.
@@ -833,8 +846,8 @@ local function is_of_line(epoch, seq)
   if epoch == z.epoch then return seq < z.next, false end
   for at = 1, #past, 32 do
     local of, rev, known, limit = unpack_struct('>i8i8i8i8', past, at)
-    -- Of a line that no revision is known of, this state has no numbers below `known`.
-    if of == epoch and rev ~= PROVED then return seq < limit and (rev > 0 or seq >= known), seq >= known end
+    -- Of a line that no revision is known of, this state has no numbers below `known`. Numbers from `limit` on are of a deal that was lost.
+    if of == epoch and rev ~= PROVED and seq < limit then return rev > 0 or seq >= known, seq >= known end
     if of == epoch and seq >= known and seq < limit then return true, true end
   end
   return nil, false
@@ -846,14 +859,15 @@ local function is_recovering() return z.now < z.hold_until or (z.presumed_at > 0
 -- When people whose period was `period` have had time to ask again.
 local function back_at(period) return z.now + 2 * period + 5000 end
 
--- Notes which process has the state. If it is another one than before, it was restarted or took over, and the last writes
--- of that process may be lost.
-local function check_process(now, run, is_other)
-  if run ~= z.run then
+-- Notes which process has the state, and since when as a primary. If it is another one than before, it was restarted or took over, and the
+-- last writes of that process may be lost. A list that is missing is not begun by this note.
+local function check_process(now, run, reign, is_other, has_list)
+  if run ~= z.run or is_other then
     z.run = run
     if is_other then begin_epoch(now, z.rev, z.next) end
     call('SET', KEYS[1], header())
   end
+  if not has_list or call('EXISTS', KEYS[4]) == 1 then call('HSET', KEYS[4], 'reign', int(reign)) end
   redis.set_repl(redis.REPL_NONE)
   call('SET', KEYS[5], '', 'PX', ON_MS)
   redis.set_repl(redis.REPL_ALL)
@@ -932,10 +946,10 @@ local function begin(refuses, looks_closely)
   end
   -- Every ticket of this epoch is in a segment of the list, unless the base has moved past it.
   local has_list = z.live + z.inside > 0 or z.next > max(z.start, z.base * SEGMENT)
-  local run = unknown_run()
-  local is_other = run and z.run ~= 0 and run ~= z.run
+  local run, reign = unknown_run()
+  local is_other = run and z.run ~= 0 and (run ~= z.run or (call('HGET', KEYS[4], 'reign') or int(reign)) ~= int(reign))
   local now = set_clock(is_other)
-  if run then check_process(now, run, is_other) end
+  if run then check_process(now, run, reign, is_other, has_list) end
   note_late()
   local from = read_segments()
   local part = missing_part(has_list)

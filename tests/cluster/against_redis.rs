@@ -24,13 +24,14 @@ fn calls(otherwise: usize) -> usize {
 struct Real {
     connection: Connection,
     run_id: String,
+    replid: String,
     /// Whether the texts of errors are those that the model has. Other versions word some of them in another way.
     has_our_texts: bool,
 }
 
 impl Real {
     fn new(connection: Connection) -> Self {
-        let about = connection.command(&[b"INFO", b"server"]).expect("answers");
+        let about = connection.command(&[b"INFO"]).expect("answers");
         let Value::Bytes(about) = about else { panic!("INFO returns {about:?}") };
         let about = String::from_utf8_lossy(&about).into_owned();
         let field = |name: &str| {
@@ -40,6 +41,7 @@ impl Real {
         Self {
             connection,
             run_id: field("run_id"),
+            replid: field("master_replid"),
             has_our_texts: field("redis_version").starts_with("7.0."),
         }
     }

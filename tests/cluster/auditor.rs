@@ -214,6 +214,9 @@ pub(crate) struct Auditor {
     is_drawn_anew: bool,
     /// When the order was to be drawn, and the line was not dealt by it.
     undealt: Vec<(u64, u64)>,
+    /// The slots of another line that servers gave back without the tickets of those who took them: by the line and the instant, when that
+    /// was last, and how many.
+    slots_of_nobody: BTreeMap<(u64, u64), (u64, u64)>,
     judged: Judged,
     pub(crate) broken: Vec<(Promise, String)>,
     pub(crate) calls: u64,
@@ -252,6 +255,8 @@ judged! {
     repeated_joins = "joins repeated with their key";
     /// States of the zone in Redis, each after a script, in runs in which no key vanishes.
     states = "states in Redis";
+    /// Of those, states in which slots count twice, because a server gave back slots of another line without their tickets.
+    twice = "states with slots of two lines";
     /// Tickets that a server refused because none of its keys had sealed them.
     refused = "tickets refused by other keys";
     /// Of those, tickets that another server, or the same one later, then took: the place or the pass was still there.
@@ -285,6 +290,9 @@ pub(crate) struct Figures {
 
 /// How long a store remembers the key of a join at least.
 const KEY_MS: u64 = 119_000;
+
+/// A slot counts for so long at most: its minute, and as long again for what the zone's clock lost in a failover.
+const SLOT_MS: u64 = 120_000;
 
 /// How long after a fault a cluster may need: node timeout, election, the way back of a node, and the hold.
 const RECOVERY_MS: u64 = 30_000;
@@ -386,6 +394,7 @@ impl Auditor {
             drawn_ms: 0,
             is_drawn_anew: false,
             undealt: if plan.draw_s > 0 { vec![(0, u64::MAX)] } else { Vec::new() },
+            slots_of_nobody: BTreeMap::new(),
             judged: Judged::default(),
             broken: Vec::new(),
             calls: 0,
@@ -406,10 +415,24 @@ impl Auditor {
             self.breaks(Promise::Unsound, format!("at {now}, after {script}: {fault}"));
         }
         let all = self.decided.values().map(|decisions| decisions.len() as u64).sum::<u64>();
-        if taken > all {
+        let recent = self.slots_of_nobody.values().filter(|(at, _)| now < at + SLOT_MS);
+        let twice = recent.map(|(_, count)| count).sum::<u64>();
+        if taken > all && twice > 0 {
+            self.judged.twice += 1;
+        }
+        if taken > all + twice {
             let how =
                 format!("at {now}, after {script}: {taken} slots count as taken, and {all} people entered");
             self.breaks(Promise::Unsound, how);
+        }
+    }
+
+    /// A server gives back slots that people of another line took at these instants, and does not know who: those that the state has already
+    /// count twice, however many servers give them back.
+    pub(crate) fn merges_slots_of_nobody(&mut self, now: u64, line: u64, slots: BTreeMap<u64, u64>) {
+        for (instant, count) in slots.into_iter().filter(|(_, count)| *count > 0) {
+            let (at, most) = self.slots_of_nobody.entry((line, instant)).or_default();
+            (*at, *most) = (now, count.max(*most));
         }
     }
 
@@ -521,6 +544,15 @@ impl Auditor {
 
     /// A call decided to let a ticket's holder in.
     pub(crate) fn decided(&mut self, ms: u64, server: usize, ticket: Ticket, unix_s: u64, by_join: bool) {
+        let before = self.decided.get(&ticket).and_then(|decisions| decisions.last()).copied();
+        // Several claims of one call get the verdict of the first one.
+        if let Some(before) = before
+            && before.ms < ms
+            && self.knows_that_entered(before, ms)
+        {
+            let how = format!("at {ms}: {ticket:?} enters, and had entered at {}", before.ms);
+            self.breaks(Promise::EnteredTwice, how);
+        }
         self.decided.entry(ticket).or_default().push(Decision { ms, unix_s, by_join, server: Some(server) });
     }
 

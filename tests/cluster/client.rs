@@ -4,7 +4,10 @@
 //! renewed when a call fails, and a call whose connection breaks may run twice. Invariant: what a call waits for is
 //! virtual time, or a node.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
 
 use admission::Lots;
 use bytes::Bytes;
@@ -51,6 +54,8 @@ pub(crate) struct Net {
     pub(crate) scripts: u64,
     /// The epoch that each node answered with last.
     epochs: Vec<u64>,
+    /// The first epoch of the line that each node answered with last.
+    lines: Vec<u64>,
     /// How many people a minute each node admits, as its last reply said.
     rates: Vec<u64>,
     /// How far the zone's clock was from the true time at the last answer.
@@ -74,6 +79,7 @@ impl Net {
             start: Instant::now(),
             scripts: 0,
             epochs: vec![0; plan.data_nodes + plan.voters],
+            lines: vec![0; plan.data_nodes + plan.voters],
             rates: vec![0; plan.data_nodes + plan.voters],
             clock_ms: 0,
             lots: None,
@@ -351,6 +357,10 @@ const OF_A_ZONE: [&str; 11] =
 /// Where the header has the first epoch of the line.
 const BORN: usize = 37;
 
+/// Where the memory that `restore` is given says the line that it is of, and its log; the entries come next.
+const LINE_OF_MEMORY: usize = 5;
+const LOG_OF_MEMORY: usize = 23;
+
 /// Where it has the draw that decides the order, and the one by which the line was dealt last.
 const DRAW: usize = 57;
 
@@ -391,6 +401,7 @@ fn tap(
             net.auditor.line_begins(now, line, net.cluster.clock_ahead_ms(node));
         }
     }
+    let line_before = std::mem::replace(&mut net.lines[node], field(BORN));
     if std::mem::replace(&mut net.rates[node], field(29)) != field(29) {
         let line =
             format!("node {node} admits {} a minute, after a {} of server {server}", field(29), script.name);
@@ -438,6 +449,21 @@ fn tap(
                     let entry = (long(&verdict[1..7]), long(&verdict[7..11]));
                     entered(u32::try_from(long(&claim[..4])).unwrap_or(0), long(&claim[4..]), entry, false);
                 }
+            }
+        }
+        "restore" if number(3) == 1 => {
+            let segments = String::from_utf8_lossy(&args[6]).parse::<usize>().unwrap_or(0);
+            let memory = &args[7 + segments..];
+            let line: u64 = String::from_utf8_lossy(&memory[LINE_OF_MEMORY]).parse().unwrap_or(0);
+            if line != line_before {
+                let mut slots = BTreeMap::new();
+                for record in memory[LOG_OF_MEMORY].chunks_exact(10) {
+                    slots.insert(long(&record[..6]), long(&record[6..]));
+                }
+                for entry in memory[LOG_OF_MEMORY + 1].chunks_exact(18) {
+                    slots.entry(long(&entry[6..12])).and_modify(|count| *count = count.saturating_sub(1));
+                }
+                net.auditor.merges_slots_of_nobody(now, line, slots);
             }
         }
         _ => {}

@@ -38,6 +38,7 @@ struct Node {
     up: bool,
     frozen_until: u64,
     run_id: String,
+    replid: String,
     clock_ms: i64,
     data: Data,
     disk: Data,
@@ -93,6 +94,8 @@ pub(crate) struct Cluster {
     pub(crate) story: Vec<(u64, String)>,
     pub(crate) failovers: u64,
     started: u64,
+    /// How often a node became a primary.
+    reigns: u64,
     half_moved: Option<moves::HalfMoved>,
 }
 
@@ -112,14 +115,16 @@ impl Cluster {
             story: Vec::new(),
             failovers: 0,
             started: 0,
+            reigns: 0,
             half_moved: None,
         };
         for node in 0..count {
-            let run_id = cluster.next_run_id();
+            let (run_id, replid) = (cluster.next_run_id(), cluster.next_replid());
             cluster.nodes.push(Node {
                 up: true,
                 frozen_until: 0,
                 run_id,
+                replid,
                 clock_ms: plan.clock_offsets_ms[node],
                 data: Data::default(),
                 disk: Data::default(),
@@ -138,6 +143,12 @@ impl Cluster {
             });
         }
         cluster
+    }
+
+    /// The first digits differ: a script reads no others.
+    fn next_replid(&mut self) -> String {
+        self.reigns += 1;
+        format!("{0:012x}{0:028x}", self.reigns)
     }
 
     fn next_run_id(&mut self) -> String {
@@ -242,7 +253,7 @@ impl Cluster {
         let replicas = u32::try_from(replicas.count()).expect("few");
         let unix_us = self.unix_us(node, now);
         let at = &mut self.nodes[node];
-        let process = Process { unix_us, run_id: &at.run_id, replicas, is_primary };
+        let process = Process { unix_us, run_id: &at.run_id, replid: &at.replid, replicas, is_primary };
         let (result, effects) = Interpreter::with(|lua| lua.run(&mut at.data, script, keys, args, &process));
         if !is_primary {
             assert!(effects.is_empty(), "a replica changes nothing");
@@ -412,7 +423,9 @@ impl Cluster {
         self.histories.push(Vec::new());
         let lost = self.histories[usize::try_from(self.nodes[node].history).expect("few")].len()
             - self.nodes[node].offset;
+        let replid = self.next_replid();
         let at = &mut self.nodes[node];
+        at.replid = replid;
         (at.primary, at.epoch, at.history, at.offset, at.election_at) = (node, epoch, history, 0, None);
         self.failovers += 1;
         self.tell(now, format!("node {node} is elected in epoch {epoch}; it lacks {lost} writes"));
@@ -504,12 +517,12 @@ impl Cluster {
     }
 
     pub(crate) fn start(&mut self, node: usize, now: u64) {
-        let run_id = self.next_run_id();
+        let (run_id, replid) = (self.next_run_id(), self.next_replid());
         let history = self.histories.len() as u64;
         self.histories.push(Vec::new());
         let (persistent, alone) = (self.persistent, self.nodes.len() == 1);
         let at = &mut self.nodes[node];
-        (at.up, at.run_id, at.frozen_until) = (true, run_id, 0);
+        (at.up, at.run_id, at.replid, at.frozen_until) = (true, run_id, replid, 0);
         at.unsynced.clear();
         at.data = if persistent { at.disk.clone() } else { Data::default() };
         at.disk = at.data.clone();

@@ -62,6 +62,7 @@ fn user(user: &User) -> String {
     let kind = match user.kind {
         Kind::Stays => "stays".to_owned(),
         Kind::Returns => "returns".to_owned(),
+        Kind::Insists => "insists".to_owned(),
         Kind::NeverClaims => "never-claims".to_owned(),
         Kind::Leaves(after) => format!("leaves {after}"),
         Kind::Naps(after, length) => format!("naps {after} {length}"),
@@ -197,6 +198,7 @@ fn read_user(line: &mut Line<'_>) -> User {
     let kind = match line.next() {
         "stays" => Kind::Stays,
         "returns" => Kind::Returns,
+        "insists" => Kind::Insists,
         "never-claims" => Kind::NeverClaims,
         "leaves" => Kind::Leaves(line.number()),
         "naps" => Kind::Naps(line.number(), line.number()),

@@ -341,6 +341,7 @@ fn without_a_guard() {
     let mut seeds = first..first + setting("WEIR_CLUSTER_SEEDS", 2_000);
     let plan = |seed| match rule {
         Rule::Apart => Plan::of(seed).with_a_file(),
+        Rule::Once => Plan::of(seed).with_one_asked(),
         Rule::Opening => Plan::of(seed).with_an_opening(),
         Rule::Dealt | Rule::Undrawn => Plan::of(seed).with_a_draw(),
         Rule::Inside | Rule::Unseen => Plan::of(seed).with_people_inside(),

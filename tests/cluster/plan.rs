@@ -56,6 +56,8 @@ pub(crate) enum Kind {
     NeverClaims,
     /// Asks again for a long time after the entry.
     Returns,
+    /// The same until the run is over, also when the pass has ended.
+    Insists,
 }
 
 /// Parts of the network that are cut.
@@ -364,14 +366,9 @@ impl Plan {
                     () if dice.chance(returning) => Kind::Returns,
                     () => Kind::Stays,
                 };
-                User {
-                    seed: dice.0.bits(),
-                    joins_ms,
-                    kind,
-                    side: dice.below(2),
-                    stay: Stay::default(),
-                    copied: None,
-                }
+                let seed = dice.0.bits();
+                let kind = if kind == Kind::Returns && seed.is_multiple_of(2) { Kind::Insists } else { kind };
+                User { seed, joins_ms, kind, side: dice.below(2), stay: Stay::default(), copied: None }
             })
             .collect();
         let mut faults = Vec::new();

@@ -439,7 +439,12 @@ impl World {
         let mut stays = None;
         // Every token of the place, for those who copy them.
         let had = Rc::new(RefCell::new(Vec::new()));
-        let mut repeats = if user.kind == Kind::Returns { 60 } else { 2 };
+        let mut repeats = match user.kind {
+            Kind::Insists => usize::MAX,
+            Kind::Returns => 60,
+            _ => 2,
+        };
+        let mut has_entered = false;
         let mut nap = match user.kind {
             Kind::Naps(after, length) => Some((after, length)),
             _ => None,
@@ -490,11 +495,14 @@ impl World {
                         self.beside(Rc::clone(&self).stay(user.clone(), ticket));
                     }
                     self.hand_out(number, &user, newer, &had);
-                    token = Some(newer);
+                    (token, has_entered) = (Some(newer), true);
                     if repeats == 0 {
                         return;
                     }
                     repeats -= 1;
+                    1_000 + random.bits() % 3_000
+                }
+                Some(Err(Refusal::Gone)) if has_entered && user.kind == Kind::Insists => {
                     1_000 + random.bits() % 3_000
                 }
                 // A user whose place is gone gives up: the auditor judges whether it had to be.

@@ -189,6 +189,11 @@ pub(crate) async fn a_visit_that_ended_does_not_come_back(backend: &InRedis, zon
                 let verdicts = server.line(zone).enter(claims(epoch, 0..3)).await.expect("decided").verdicts;
                 let expected = [Verdict::Gone, Verdict::Entered(entries[1]), Verdict::Entered(entries[2])];
                 assert_eq!(verdicts, expected);
+                if max_active > 0 {
+                    let left = server.line(zone).visits(Vec::new()).await.expect("reports").pages;
+                    let is_marked = left.iter().any(|(page, words)| *page == 0 && words[0] & 0b111 == 0b001);
+                    assert!(is_marked, "its cookie shows a visit that goes on");
+                }
                 let view = server.line(zone).beat(Vec::new(), 0).await.expect("beats");
                 assert_eq!(view.occupancy.map_or(0, |people| people.inside), inside_then);
             }

@@ -61,7 +61,13 @@ impl Pair {
     fn run(&mut self, script: &Script, args: &[Bytes]) -> Result<Value, String> {
         let unix_us = self.real.unix_us();
         let real = self.real.run(script, &[], args);
-        let process = Process { unix_us, run_id: &self.real.run_id, replicas: 0, is_primary: true };
+        let process = Process {
+            unix_us,
+            run_id: &self.real.run_id,
+            replid: &self.real.replid,
+            replicas: 0,
+            is_primary: true,
+        };
         let (model, effects) = self.interpreter.run(&mut self.data, script, &[], args, &process);
         for effect in &effects {
             self.replica.apply(effect, unix_us);
@@ -478,6 +484,7 @@ const SMALL: &[&str] = &[
     "return {type(redis.call('GET', 'none')), type(redis.call('HGET', 'none', 'f')), redis.call('EXISTS', 'none')}",
     "return {type(redis.call('TIME')[1]), #redis.call('TIME')}",
     "return string.match(redis.call('INFO', 'server'), 'run_id:(%x+)')",
+    "return string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')",
     "return string.match(redis.call('INFO', 'replication'), 'role:(%a+)\\r\\nconnected_slaves:(%d+)')",
     "return string.format('%d %.0f %s', 2^53, 2^53 - 1, 1e15)",
     "return {#KEYS, #ARGV}",
@@ -536,12 +543,13 @@ fn a_replica_hides_expired_keys_and_refuses_to_write() {
     pair.real.command(&[b"REPLICAOF", b"127.0.0.1", b"1"]);
     pair.real.command(&[b"EXEC"]);
     let since = pair.real.unix_us();
-    let process = Process { unix_us: since, run_id: "", replicas: 0, is_primary: true };
+    let process = Process { unix_us: since, run_id: "", replid: "", replicas: 0, is_primary: true };
     let brief = command("SET brief 1 PX 1");
     pair.interpreter.run(&mut pair.data, &AS_TEXT, &[], &brief, &process).0.expect("sets");
     while pair.real.unix_us() < since + 3_000 {}
     let same = |pair: &mut Pair, is_primary, text: &str| {
-        let process = Process { unix_us: pair.real.unix_us(), run_id: "", replicas: 0, is_primary };
+        let process =
+            Process { unix_us: pair.real.unix_us(), run_id: "", replid: "", replicas: 0, is_primary };
         let args = command(text);
         let real = pair.real.run(&AS_TEXT, &[], &args);
         let (model, effects) = pair.interpreter.run(&mut pair.data, &AS_TEXT, &[], &args, &process);

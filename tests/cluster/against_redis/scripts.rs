@@ -27,14 +27,14 @@ use crate::{
     seed::Random,
 };
 
-/// Begins each script on the server, on its first line. Takes the instant and the run id from the end of `ARGV`.
+/// Begins each script on the server, on its first line. Takes the instant and the ids of the process from the end of `ARGV`.
 const PINNED: &str = "local redis = (function(real) \
-    local run, us = table.remove(ARGV), nil; us = tonumber(table.remove(ARGV)); \
+    local reign, run = table.remove(ARGV), table.remove(ARGV); local us = tonumber(table.remove(ARGV)); \
     local function int(n) return string.format('%.0f', n) end; \
     local function at(ms) return int(math.floor(us / 1000) + ms) end; \
     local function call(name, key, ...) \
       if name == 'TIME' then return { int(math.floor(us / 1000000)), int(us % 1000000) } end; \
-      if name == 'INFO' then return '# Server\\r\\nrun_id:' .. run .. '\\r\\n' end; \
+      if name == 'INFO' then return 'run_id:' .. run .. '\\r\\nmaster_replid:' .. reign .. '\\r\\n' end; \
       if name == 'PEXPIRE' then return real.call('PEXPIREAT', key, at((...))) end; \
       if name == 'SET' and select('#', ...) > 1 then \
         local value, unit, count = ...; \
@@ -58,6 +58,7 @@ struct World {
     replica: Data,
     unix_us: u64,
     run_id: String,
+    replid: String,
     /// The scripts of the server, by the digest of those of the model.
     pinned: HashMap<String, Script>,
     seed: u64,
@@ -89,7 +90,8 @@ impl World {
     }
 
     fn restart(&mut self, dice: &mut Random) {
-        self.run_id = (0..40).map(|_| char::from(b"0123456789abcdef"[dice.below(16)])).collect();
+        let mut id = || (0..40).map(|_| char::from(b"0123456789abcdef"[dice.below(16)])).collect();
+        (self.run_id, self.replid) = (id(), id());
     }
 
     fn wipe(&mut self) {
@@ -104,9 +106,19 @@ impl World {
         let pinned = self.pinned.entry(script.sha1.clone());
         let pinned = pinned.or_insert_with(|| Script::new(script.name, &format!("{PINNED}{}", script.text)));
         let mut with_instant = args.to_vec();
-        with_instant.extend([self.unix_us.to_string().into(), self.run_id.clone().into()]);
+        with_instant.extend([
+            self.unix_us.to_string().into(),
+            self.run_id.clone().into(),
+            self.replid.clone().into(),
+        ]);
         let real = self.real.run(pinned, keys, &with_instant);
-        let process = Process { unix_us: self.unix_us, run_id: &self.run_id, replicas: 1, is_primary: true };
+        let process = Process {
+            unix_us: self.unix_us,
+            run_id: &self.run_id,
+            replid: &self.replid,
+            replicas: 1,
+            is_primary: true,
+        };
         let (model, effects) = Interpreter::with(|lua| lua.run(&mut self.data, script, keys, args, &process));
         for effect in &effects {
             self.replica.apply(effect, self.unix_us);
@@ -452,6 +464,7 @@ fn the_model_and_redis_run_the_scripts_alike() {
         replica: Data::default(),
         unix_us: START_US,
         run_id: String::new(),
+        replid: String::new(),
         pinned: HashMap::new(),
         seed: 0,
         calls: 0,

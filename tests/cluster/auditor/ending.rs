@@ -234,7 +234,7 @@ impl Auditor {
                     || self.joined_apart(mine, others)
                     || self.of_two_lines(mine, others)
                     || self.has_no_place(others, at)
-                    || !matches!(others.kind, Kind::Stays | Kind::Returns)
+                    || !matches!(others.kind, Kind::Stays | Kind::Returns | Kind::Insists)
                     || !self.is_ahead(others, mine)
                 {
                     continue;
@@ -318,7 +318,7 @@ impl Auditor {
             let waiting = (0..self.users.len())
                 .filter(|&user| {
                     let seen = &self.users[user];
-                    matches!(seen.kind, Kind::Stays | Kind::Returns)
+                    matches!(seen.kind, Kind::Stays | Kind::Returns | Kind::Insists)
                         && seen.ticket.is_some()
                         && seen.joined.1 < from
                         && entered[user] > until

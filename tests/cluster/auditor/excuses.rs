@@ -44,6 +44,13 @@ impl Auditor {
         !was_in && self.heard_by_views(at).any(|heard| self.still_knows(heard, now, now))
     }
 
+    /// Whether a server knows that the holder of a ticket entered by this decision, so that nobody enters with it at `now`, whatever happened
+    /// to the store, and also if the pass has ended.
+    pub(super) fn knows_that_entered(&self, decision: Decision, now: u64) -> bool {
+        let by = decision.server.map(|server| (server, decision.ms));
+        by.into_iter().chain(self.heard_by_views(decision.ms)).any(|heard| self.still_knows(heard, now, now))
+    }
+
     /// Whether a decision may be lost by `now`, of which the servers in `told` were told, and others by their views: those have ended or
     /// were cut off, and the only node that knew was lost or cut off, or the store was emptied.
     pub(super) fn may_be_lost(

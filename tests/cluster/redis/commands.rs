@@ -167,7 +167,10 @@ fn info<'a>(keys: &'a mut Keys, arguments: &'a Arguments) -> Answer<'a> {
         format!("# Server\r\nredis_version:7.0.15\r\nrun_id:{}\r\n", keys.run_id)
     } else if arguments.is(1, "replication") {
         let role = if keys.caller == Caller::ScriptOnPrimary { "master" } else { "slave" };
-        format!("# Replication\r\nrole:{role}\r\nconnected_slaves:{}\r\n", keys.replicas)
+        format!(
+            "# Replication\r\nrole:{role}\r\nconnected_slaves:{}\r\nmaster_replid:{}\r\n",
+            keys.replicas, keys.replid
+        )
     } else {
         panic!("the model has no section of {arguments:?}");
     }))

@@ -29,6 +29,8 @@ pub(crate) struct Process<'a> {
     pub(crate) unix_us: u64,
     /// 40 hexadecimal digits; another one for each start.
     pub(crate) run_id: &'a str,
+    /// 40 hexadecimal digits; others each time it becomes a primary.
+    pub(crate) replid: &'a str,
     /// How many replicas are connected.
     pub(crate) replicas: u32,
     /// A replica runs scripts, too, but they cannot write.
@@ -128,6 +130,7 @@ impl Interpreter {
             ours.caller = if process.is_primary { Caller::ScriptOnPrimary } else { Caller::ScriptOnReplica };
             ours.unix_us = process.unix_us;
             process.run_id.clone_into(&mut ours.run_id);
+            process.replid.clone_into(&mut ours.replid);
             ours.replicas = process.replicas;
             ours.is_silent = false;
             ours.effects.clear();

@@ -58,6 +58,7 @@ pub(super) struct Keys {
     /// Microseconds since the Unix epoch.
     pub(super) unix_us: u64,
     pub(super) run_id: String,
+    pub(super) replid: String,
     pub(super) replicas: u32,
     /// Set while a script has switched replication off.
     pub(super) is_silent: bool,

@@ -176,6 +176,8 @@ pub(super) struct Memory {
     listed: Option<Instant>,
     /// When the first call was sent that has failed since the last answer.
     missed: Option<Instant>,
+    /// When a call was answered or failed last.
+    tried: Instant,
     /// Epochs that began after the state that answered, and when their first ticket was shown.
     ahead: BTreeMap<u32, Instant>,
     /// How often the state was lost lately.
@@ -195,6 +197,10 @@ const SLOW_MS: u64 = 5_000;
 
 /// A server that last saw the list of servers so long before the state was lost did not watch the zone. Views come once a second.
 const WATCHED: Duration = Duration::from_millis(2_500);
+
+/// A server that watches a zone calls again a second after each failure, and waits two seconds for an answer. If its last try ended longer
+/// ago, it may have stood still.
+const LONGEST_TRY: Duration = Duration::from_secs(5);
 
 fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -250,6 +256,7 @@ impl Memory {
             servers: Vec::new(),
             listed: None,
             missed: None,
+            tried: Instant::now(),
             ahead: BTreeMap::new(),
             losses: Losses::default(),
             witnesses: VecDeque::new(),
@@ -298,7 +305,7 @@ impl Memory {
             for bits in self.segments.values_mut() {
                 (bits.rev, bits.ended) = (0, None);
             }
-            self.left.clear();
+            self.left.values_mut().for_each(|(rev, _)| *rev = 0);
             self.unused.clear();
             self.next_record = 0;
             self.window = Arc::new(new_window(&header));
@@ -431,7 +438,10 @@ impl Memory {
             return Err(Garbled("the bits of who left"));
         }
         if rev == 0 {
-            self.left.remove(&segment);
+            // A state that lost them gets them from this memory.
+            if self.witnesses.is_empty() {
+                self.left.remove(&segment);
+            }
         } else if !bits.is_empty() {
             self.left.insert(segment, (rev, bits));
         }
@@ -460,6 +470,9 @@ impl Memory {
     pub(super) fn note_left(&mut self, seqs: impl IntoIterator<Item = u64>) {
         for seq in seqs {
             let (segment, ticket) = split(seq);
+            if self.header.policy.max_active > 0 {
+                self.mark_left(segment, ticket);
+            }
             let bits = self.segments.entry(segment).or_insert_with(Bits::new);
             // Who gives up a place has no entry, and none is looked for. The bits of segments that the line has left behind are forgotten
             // before their entries.
@@ -474,6 +487,15 @@ impl Memory {
             let Header { now: at_ms, policy, .. } = self.header;
             self.keep(seq, Entry { at_ms, unix_s: 0, life_s: policy.pass_ttl_s }, true);
         }
+    }
+
+    /// Marks a visit as ended, until the next report says who left.
+    fn mark_left(&mut self, segment: u64, ticket: usize) {
+        let (_, bits) = self.left.entry(segment).or_default();
+        let mut marked = bits.to_vec();
+        marked.resize(marked.len().max(ticket / 8 + 1), 0);
+        marked[ticket / 8] |= mask(ticket);
+        *bits = marked.into();
     }
 
     /// Notes whose visit has ended, as the views said.
@@ -601,7 +623,15 @@ impl Memory {
 
     /// Notes that a call, sent at this instant, was answered or failed.
     pub(super) fn note_call(&mut self, sent: Instant, answered: bool) {
-        self.missed = if answered { None } else { self.missed.or(Some(sent)) };
+        let now = Instant::now();
+        // A process that stood still does not know for how long others were answered meanwhile.
+        let stood_still = now.saturating_duration_since(self.tried) > LONGEST_TRY;
+        self.missed = match answered {
+            true => None,
+            false if stood_still => Some(now),
+            false => self.missed.or(Some(sent)),
+        };
+        self.tried = now;
     }
 
     /// Notes the servers that a call listed.
@@ -633,6 +663,8 @@ impl Memory {
 
     /// What this memory can restore.
     fn witness(&self, asked: Instant) -> Witness {
+        // A call that was on its way for long says nothing of when that was.
+        let asked = if asked.elapsed() > LONGEST_TRY { Instant::now() } else { asked };
         let lost = self.missed.map_or(asked, |missed| missed.min(asked));
         let watched = self.listed.is_some_and(|listed| lost.saturating_duration_since(listed) <= WATCHED);
         let last = self.header.next.div_ceil(SEGMENT).max(self.header.base + 1);
@@ -684,6 +716,7 @@ impl Memory {
             leaps: self.header.leaps,
             entries: self.entries.iter().map(entry).collect(),
             segments,
+            left: self.left.iter().map(|(segment, (_, bits))| (*segment, bits.clone())).collect(),
         }
     }
 }
@@ -716,6 +749,8 @@ pub(super) struct Witness {
     pub(super) leaps: Leaps,
     pub(super) entries: Vec<(u64, Entry)>,
     pub(super) segments: BTreeMap<u64, WitnessSegment>,
+    /// The tickets whose visits ended lately, by segment, as the store sends them.
+    pub(super) left: BTreeMap<u64, Bytes>,
 }
 
 /// The bits of one segment, in the bit order of Redis.

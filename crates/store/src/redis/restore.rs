@@ -111,7 +111,9 @@ impl<C: Client> Redis<C> {
         let witness = &emptied;
         let entries: BTreeSet<u64> = witness.entries.iter().map(|(seq, _)| split(*seq).0).collect();
         let with_bits: BTreeSet<u64> = witness.segments.keys().copied().collect();
-        let all: Vec<u64> = with_bits.union(&entries).copied().collect();
+        let mut all = &with_bits | &entries;
+        all.extend(witness.left.keys());
+        let all: Vec<u64> = all.into_iter().collect();
         let names = all.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
         let parts = parts(witness, &all, self.max_segments);
         let count = parts.len();
@@ -146,13 +148,14 @@ impl<C: Client> Redis<C> {
                 let bits = witness.segments.get(segment).filter(|_| with_bits);
                 let bits = bits.map_or([&[][..]; 3], |bits| [&bits.live, &bits.gone, &bits.entered]);
                 args.extend(bits.map(Bytes::copy_from_slice));
+                args.push(witness.left.get(segment).filter(|_| with_bits).cloned().unwrap_or_default());
             }
             let script: &'static Script = &scripts::RESTORE;
             #[cfg(feature = "sabotage")]
             let script = sabotage::script(script);
             let sent = Instant::now();
             let mut keys = keys(&zone.prefix, slice);
-            keys.extend(keys_of(&zone.prefix, slice, &["i0", "i1", "i2", "i3"]));
+            keys.extend(keys_of(&zone.prefix, slice, &["i0", "i1", "i2", "i3", "left"]));
             let value = match self.client.run(script, keys, args, None).await {
                 Ok(value) => value,
                 Err(ClientError::Script(text)) => return Err(refused(&text)),
