@@ -261,6 +261,7 @@ fn together() -> Vec<Trial> {
         store_logins::a_register_that_goes_back_is_reported,
         startup::faults_exit_64_with_one_line,
         startup::the_log_may_be_json,
+        startup::a_log_that_cannot_be_written_ends_nothing,
         startup::check_config_and_version,
         startup::readable_secrets_are_complained_of,
         startup::settings_come_from_the_environment_too,

@@ -496,3 +496,16 @@ pub(crate) fn the_log_may_be_json() {
     let after: serde_json::Value = serde_json::from_str(after).unwrap_or_else(|why| panic!("{after}: {why}"));
     assert_eq!(after["notice"]["en"], notice);
 }
+
+/// A disk that is full, or a reader of the log that is gone, costs lines of the log and nothing else.
+pub(crate) fn a_log_that_cannot_be_written_ends_nothing() {
+    for format in ["--log-format=text", "--log-format=json"] {
+        let mut weir = Setup::zone(600, "").arg(format).shell("exec 2>/dev/full;").start();
+        let notice = serde_json::json!({ "notice": { "en": "This change is said in the log." } });
+        assert_eq!(patch(&weir, &notice).0, 200, "{format}");
+        assert_eq!(weir.post("/traffic/wait", &crate::app::body("Z", None)).status, 200, "{format}");
+        weir.signal(Signal::TERM);
+        assert!(weir.wait_for_end().success(), "{format}");
+        assert_eq!(weir.log(), "", "nothing was written");
+    }
+}

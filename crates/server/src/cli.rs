@@ -255,7 +255,9 @@ fn start_log(filter: &str, is_json: bool, collector: Option<LogLayer>) {
     // h2 warns of each connection of a client that misbehaves, so that client would write the log.
     let filter = format!("async_nats=off,h2=error,{filter}");
     let colour = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none();
+    // A line that cannot be written is lost. The library would say so on standard error, and panic because that fails, too.
     let lines = tracing_subscriber::fmt()
+        .log_internal_errors(false)
         .with_writer(io::stderr)
         .with_env_filter(tracing_subscriber::EnvFilter::new(filter));
     // Fails where a test has set one already.
