@@ -136,8 +136,15 @@ impl<L: Line> Room<L> {
         if admission::sabotage::on(admission::sabotage::Rule::Activity) {
             return;
         }
-        if self.policy().max_active > 0 && self.is_of_line(epoch, seq) {
+        if self.policy().max_active == 0 {
+            return;
+        }
+        if self.is_of_line(epoch, seq) {
             self.visitors.note(seq);
+        }
+        // Where nobody waits, nothing else makes the lane report who is active, and hear who left.
+        if self.is_unwatched() {
+            self.order_renewal();
         }
     }
 }

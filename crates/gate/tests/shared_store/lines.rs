@@ -2,9 +2,12 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use admission::{Mode, Policy, ZoneId};
+use admission::{Claim, Departure, Leaver, Mode, Policy, Proof, Visit, VisitState, ZoneId};
 use events::{Event, Kind, Kinds, Scope};
-use gate::{Refusal, Reply, Token, cells::Cell};
+use gate::{
+    Gate, Refusal, Reply, Token,
+    cells::{Cell, Cells},
+};
 use store::{Line as _, Store as _};
 use tokio::{task::JoinSet, time::Instant};
 
@@ -66,6 +69,47 @@ fn an_entry_tells_the_policy_by_which_the_store_decided() {
             }
         }
         assert_eq!(modes, [(Mode::Open, 9); 2]);
+    });
+}
+
+/// Nobody waits at the second server, so nothing but the visitors there makes it ask the store.
+#[test]
+fn a_server_with_visitors_alone_reports_them_and_hears_who_left() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let policy = Policy { max_active: 2, visit_idle_s: 10, ..Policy::default() };
+        let [one, two] = [
+            serve_one(&fake, &zones(&["z"], policy)).await.gate,
+            serve_one(&fake, &zones(&["z"], policy)).await.gate,
+        ];
+        let z = zone("z");
+        let mut visits = Vec::new();
+        for _ in 0..2 {
+            let (_, (epoch, seq), unix_s) = is_in(&one.join("z").await.expect("served"));
+            visits.push(Visit { epoch, seq, began_s: unix_s, seen_s: unix_s, address: 0 });
+        }
+        pass(30.0).await;
+        // Until then, nobody was active.
+        let active = |server: &Gate<Cells<Fake>>, visit: &Visit| {
+            let seen = Visit { seen_s: visit.began_s + 30, ..*visit };
+            let state = server.visit(&z, &server.seal_visit(&z, &seen), seen.seen_s).expect("its seal").1;
+            if state != VisitState::Ended {
+                server.note_visit(&z, &seen);
+            }
+            state != VisitState::Ended
+        };
+        for _ in 0..3 {
+            assert!(visits.iter().all(|visit| active(&two, visit)));
+            pass(1.0).await;
+        }
+        waits(&one.join("z").await.expect("served"));
+        let [left, stays] = [visits[0], visits[1]];
+        let leaver =
+            Leaver { claim: Claim { epoch: left.epoch, seq: left.seq }, proof: Proof::Visit, address: 0 };
+        assert_eq!(one.leave(&z, leaver).await, Ok(Departure::Visit));
+        pass(3.0).await;
+        assert!(!active(&two, &left), "a visit that ended is open");
+        assert!(active(&two, &stays));
     });
 }
 
