@@ -205,7 +205,7 @@ def zones() -> dict:
             lines("Came a minute", "short", (f"zone:weir_joined:per_minute{z}", "{{zone}}")),
             lines(
                 "Left the line a minute", "short", (f"zone:weir_evicted:per_minute{z}", "{{zone}}"),
-                about="Evicted because they stopped polling.",
+                about="Evicted because they stopped polling, or gave up their places.",
             ),
             lines(
                 "Time in line of people who entered", "s",

@@ -425,7 +425,7 @@ export const en = {
   "event.RoutesChanged": "The routes of the API were replaced",
   "event.Limited": "{count} calls of one address over the limit ({call}); retry after {after}",
   "event.Refused": "{count} calls: {why}",
-  "event.Evicted": "{count} were silent for too long",
+  "event.Evicted": "{count} were silent for too long, or gave up",
   "event.Joined": "{count} joined, {entered} of them entered at once",
   "event.Entered": "entered after {waited}; expected: {told}",
   "event.StoreCalled": "{call} of {tickets}: {took_us} µs, {end}",

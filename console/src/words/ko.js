@@ -425,7 +425,7 @@ export const ko = {
   "event.RoutesChanged": "API의 경로를 바꿈",
   "event.Limited": "한 주소의 초과 호출 {count}건({call}); {after} 뒤 다시",
   "event.Refused": "{count}건: {why}",
-  "event.Evicted": "너무 오래 응답이 없던 {count}명",
+  "event.Evicted": "너무 오래 응답이 없거나 순서를 포기한 {count}명",
   "event.Joined": "{count}명 대기 시작, 그중 {entered}명 바로 입장",
   "event.Entered": "{waited} 만에 입장; 예상: {told}",
   "event.StoreCalled": "{call} {tickets}건: {took_us} µs, {end}",

@@ -1,8 +1,9 @@
 //! The people inside a zone: those who entered and have not left.
 //!
 //! They are counted like a line, by bitmaps with ages. A visitor's activity is one bit of a server's next report, so it costs the
-//! store nothing at that moment. A visit ends when its holder leaves, or after fourteen generations without activity. A generation
-//! is 3/32 of `visit_idle_s`: twelve of them are nine eighths of it, which is how long a visitor's own proof of the visit lasts.
+//! store nothing at that moment. A visit ends when its holder leaves, or with the fourteenth generation that ends without
+//! activity: thirteen whole ones have passed then ([`IDLE_AGE`]). A generation is 3/32 of `visit_idle_s`: twelve of them are nine
+//! eighths of it, which is how long a visitor's own proof of the visit lasts.
 //!
 //! Time passes for a visit only while reports come: each report ends one generation at most. So nobody is taken for idle because
 //! a server or a store stood still.
@@ -133,13 +134,13 @@ pub struct DumpInside {
 }
 
 /// The length of a generation of visits, in milliseconds: 3/32 of the idle time.
-fn generation_ms(policy: &Policy) -> u64 {
+fn visit_generation_ms(policy: &Policy) -> u64 {
     u64::from(policy.visit_idle_s) * 375 / 4
 }
 
 /// How long a visit is counted without activity, in milliseconds, while reports come.
 pub(crate) fn visit_ms(policy: &Policy) -> u64 {
-    generation_ms(policy) * IDLE_AGE
+    visit_generation_ms(policy) * IDLE_AGE
 }
 
 impl Inside {
@@ -199,7 +200,7 @@ impl Inside {
             return;
         }
         let (segment, ticket) = split(seq);
-        let generation = now_ms / generation_ms(policy);
+        let generation = now_ms / visit_generation_ms(policy);
         let part = self.parts.entry(segment).or_insert_with(|| Part::new(generation));
         let (word, bit) = (ticket / 64, 1 << (ticket % 64));
         self.count += u64::from((bit & !part.inside[word]).count_ones());
@@ -226,7 +227,7 @@ impl Inside {
             return;
         }
         let (segment, ticket) = split(seq);
-        let generation = now_ms / generation_ms(policy);
+        let generation = now_ms / visit_generation_ms(policy);
         let part = self.parts.entry(segment).or_insert_with(|| Part::new(generation));
         part.forget_left(now_ms);
         let (word, bit) = (ticket / 64, 1 << (ticket % 64));
@@ -247,7 +248,7 @@ impl Inside {
             self.count = 0;
             return;
         }
-        let generation = now_ms / generation_ms(policy);
+        let generation = now_ms / visit_generation_ms(policy);
         let seen = by_segment(seen);
         for segment in seen.keys() {
             self.parts.entry(*segment).or_insert_with(|| Part::new(generation));

@@ -36,8 +36,8 @@ pub const SEGMENT: u64 = SEGMENT_TICKETS as u64;
 /// The words of a segment's bitmap.
 pub const SEGMENT_WORDS: usize = PAGES * PAGE_WORDS;
 
-/// A ticket of this age is evicted: since a report of its holder, thirteen whole generations have passed. Twelve are the idle time;
-/// the other one is for the next report. Whoever asks just before the idle time is over is reported up to a second after it.
+/// A ticket of this age is evicted: fourteen generations have ended since a report of its holder, so thirteen whole ones have passed. Twelve
+/// are the idle time; the other one is for the next report. Whoever asks just before the idle time is over is reported up to a second after it.
 pub const IDLE_AGE: u64 = 14;
 
 /// The unit of [`Clock::seen_all`] for holders who were all treated as just heard.
@@ -188,7 +188,7 @@ impl Segment {
         }
         segment.live = (0..SEGMENT_WORDS).map(|w| segment.live_in(w).count_ones()).sum();
         segment.hear_everybody();
-        segment.free();
+        segment.free_bitmaps();
         Ok(segment)
     }
 
@@ -203,7 +203,7 @@ impl Segment {
             segment.present += (here & live).count_ones();
         }
         segment.holders = Some(holders);
-        segment.free();
+        segment.free_bitmaps();
         segment
     }
 
@@ -235,7 +235,7 @@ impl Segment {
     }
 
     /// Frees the bitmaps if nobody waits in the segment, and nobody ever will again.
-    pub(crate) fn free(&mut self) {
+    pub(crate) fn free_bitmaps(&mut self) {
         if self.issued == SEGMENT_TICKETS && self.live == 0 && self.holders.is_some() {
             self.holders = None;
             self.gone = std::array::from_fn(|_| Arc::clone(&ALL_GONE));
@@ -437,8 +437,8 @@ impl Segment {
         }
     }
 
-    /// The holder of a present ticket entered.
-    pub(crate) fn leave(&mut self, ticket: usize) {
+    /// The holder of a present ticket enters: the ticket is gone.
+    pub(crate) fn enter(&mut self, ticket: usize) {
         debug_assert!(self.is_live(ticket) && self.is_here(ticket), "the holder has just asked");
         let (word, bit) = (ticket / 64, 1 << (ticket % 64));
         self.set_gone(word, bit);

@@ -39,7 +39,7 @@ pub struct Tally {
     pub joined: u64,
     /// Entries.
     pub entered: u64,
-    /// Evictions.
+    /// Places that ended without an entry: the holder was silent, or gave up.
     pub evicted: u64,
     /// Slots that became free while people waited, counted as if each had been used at once.
     pub slots_offered: u64,

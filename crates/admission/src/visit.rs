@@ -1,7 +1,8 @@
 //! A visit: the stay of somebody who entered, as the visitor carries it.
 //!
 //! A server that checks a request needs nothing else to know that its visitor may go on. Activity moves [`Visit::seen_s`]: the
-//! server that sees it gives out the visit anew, with the same beginning.
+//! server that sees it gives out the visit anew, with the same beginning. How the store counts visits, and ends one by idleness,
+//! is in `inside.rs`.
 //!
 //! Invariants: a visit ends at the latest `visit_ttl_s` after its beginning, however often it was given out. A clock that was set
 //! back ends no visit early, and makes none longer than that.

@@ -2,7 +2,8 @@
 //!
 //! There are six transitions, each atomic. [`Zone::join`] issues tickets, [`Zone::enter`] decides claims, [`Zone::leave`] gives up
 //! places and ends visits, [`Zone::beat`] takes in polls and does what is due, [`Zone::visits`] counts the people inside, and
-//! [`Zone::deal`] gives numbers by lot. `lua/` has the same transitions as scripts. A function with the same name there has the same rule.
+//! [`Zone::deal`] gives numbers by lot. `lua/` has the same transitions as scripts. Most rules have the same function name in both; a helper
+//! such as `by_segment` may share its name by chance.
 //!
 //! Invariants, for any calls at any time:
 //!
@@ -10,7 +11,7 @@
 //! - A claim is granted only if every present ticket ahead has a free slot too. A newcomer enters at once only if no
 //!   present ticket waits.
 //! - `gone` bits are only set, never cleared. `next` and `base` only grow.
-//! - A ticket is evicted only if its holder was silent for the whole idle time while the zone received calls.
+//! - A ticket is evicted only if its holder gave up the place, or was silent for the whole idle time while the zone received calls.
 //! - A ticket begins one visit: a claim returns its entry until its holder leaves, and never again.
 //!
 //! The front of the line has appointments. The reply to a claim that is not granted says when the slot becomes free and
@@ -22,6 +23,7 @@
 //! The rules use integers only, and only a beat goes over the whole line. A store that runs them in another language is
 //! compared with [`Zone::dump`], call by call.
 
+mod bind;
 mod draw;
 mod dump;
 mod durable;
@@ -313,7 +315,7 @@ impl Zone {
         self.expire_entries();
         self.move_base();
         // Somebody at the front may keep the base from moving. What is behind must not cost memory for that.
-        self.segments.iter_mut().for_each(Segment::free);
+        self.segments.iter_mut().for_each(Segment::free_bitmaps);
         let front_end = self.front_end();
         // Who comes into the front gets an appointment by the period that the approach told.
         let approach_end = self.move_approach(front_end);

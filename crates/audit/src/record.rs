@@ -91,7 +91,7 @@ pub(super) enum Event<'a> {
         /// The policy in force.
         policy: &'a RawValue,
     },
-    /// Silent tickets were evicted.
+    /// Tickets were evicted: their holders were silent, or gave up their places.
     Evicted {
         /// The zone.
         zone: Option<&'a str>,

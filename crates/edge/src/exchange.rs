@@ -19,9 +19,9 @@ use tower_service::Service;
 
 use crate::{
     KnownClient, Observer, Received, Refusal,
-    check::{Malformed, call, check, close_if_last},
     link::{Exchange, Link, Part, Replying},
     outlet::{Outlet, Piped, Takeover, pipe},
+    well_formed::{Malformed, call, check, close_if_last},
 };
 
 type AnyError = Box<dyn Error + Send + Sync>;

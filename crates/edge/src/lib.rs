@@ -16,7 +16,6 @@
 //! - After a stop, connections that were already in the accept queue are still served.
 
 mod at_once;
-mod check;
 mod connection;
 mod direct;
 mod engine;
@@ -34,6 +33,7 @@ mod serve;
 mod stream;
 mod tls;
 mod watched;
+mod well_formed;
 mod wire;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};

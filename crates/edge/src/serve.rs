@@ -1,13 +1,18 @@
-//! The accept loop, and the deadlines. The requests of a connection are in `requests`.
+//! The accept loop, and the deadlines.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `caps` | which connections get in when there are too many, and which give way |
+//! | `requests` | the requests of a connection |
 //!
 //! Each connection holds one word: its phase, and the tick at which that began. One task (`watch_deadlines`) reads
 //! these words once a second, and shuts down the sockets of connections that took too long. So a deadline costs a
 //! request one store of a word, and no timer.
 
+mod caps;
 mod requests;
 
 use std::{
-    collections::HashMap,
     convert::Infallible,
     error::Error,
     io,
@@ -35,7 +40,7 @@ use tower_service::Service;
 pub use requests::decode_body_early;
 
 use crate::{
-    Limits, Observer, PerClient, Protocol, Refusal,
+    Limits, Observer, Protocol, Refusal,
     connection::{Connection, LINGER_BYTES, Phase, Shared},
     engine::Engines,
     http2,
@@ -63,9 +68,6 @@ const PARK_TICKS: u32 = TICKS_PER_SECOND / 2;
 /// never used may still be on its way.
 const DRAIN_IDLE_TICKS: u32 = 3;
 const DRAIN_FRESH_TICKS: u32 = TICKS_PER_SECOND;
-
-/// Which addresses are the same client, where room is made.
-const SAME_CLIENT: PerClient = PerClient { most: 0, ipv6_prefix: 64 };
 
 fn ticks(time: Duration) -> u32 {
     u32::try_from(time.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX)
@@ -213,18 +215,9 @@ where
 
     fn admit(self: &Arc<Self>, stream: net::TcpStream, peer: SocketAddr, sets: &[Arc<Watched>]) {
         let has_reserve = self.shared.observer.has_reserve(peer.ip());
-        // Only the accept loop increases the numbers, so they cannot pass the caps between these lines.
-        let full = self.is_full(has_reserve) && !self.make_room(has_reserve);
-        let mut held = None;
-        let refusal = if full {
-            Some(Refusal::Overloaded)
-        } else if let Some(per_client) = &self.per_client
-            && !self.shared.observer.is_exempt(peer.ip())
-        {
-            held = per_client.hold(peer.ip());
-            held.is_none().then(|| Refusal::TooManyOfClient(peer.ip()))
-        } else {
-            None
+        let (held, refusal) = match self.let_in(peer.ip(), has_reserve) {
+            Ok(held) => (held, None),
+            Err(refusal) => (None, Some(refusal)),
         };
         let shared = Arc::clone(&self.shared);
         let connection = Arc::new(Connection::new(
@@ -256,49 +249,6 @@ where
                 });
             }
         }
-    }
-
-    /// Whether there is no room for another connection from an address with or without a reserve.
-    fn is_full(&self, has_reserve: bool) -> bool {
-        let without_reserve = self.shared.open_without_reserve.load(Relaxed);
-        self.shared.open.load(Relaxed) >= self.max_open
-            || !has_reserve && without_reserve >= self.max_without_reserve
-    }
-
-    /// Ends a connection whose client is not known, if that is how this listener makes room. If there is none, ends one of a
-    /// known client that serves nothing: a client may have to connect again, but cannot keep others out by holding
-    /// connections. It takes one of the address that has most of them, so that an address with many loses its own: one that
-    /// serves no request now, if there is one, and the oldest of these. A connection from an address that has a reserve makes
-    /// no room for one from an address that has none.
-    fn make_room(&self, has_reserve: bool) -> bool {
-        if self.unknown_ticks.is_none() {
-            return false;
-        }
-        let connections = self.connections();
-        let of_clients = |ends: fn(&Connection) -> bool| -> Vec<_> {
-            let gives_way = |connection: &Arc<Connection>| has_reserve || !connection.has_reserve();
-            let ending = connections.iter().filter_map(Weak::upgrade).filter(gives_way);
-            let ending = ending.filter(|connection| ends(connection));
-            ending.map(|connection| (SAME_CLIENT.client(connection.peer.ip()), connection)).collect()
-        };
-        let mut ending = of_clients(Connection::is_stranger);
-        if ending.is_empty() {
-            ending = of_clients(Connection::is_unused);
-        }
-        let mut of_client = HashMap::<_, usize>::new();
-        for (client, _) in &ending {
-            *of_client.entry(*client).or_default() += 1;
-        }
-        // The list is in the order of arrival, and `max_by_key` takes the last of equals.
-        let serves = |connection: &Connection| matches!(connection.phase().0, Phase::Busy | Phase::Reply);
-        let worst = ending
-            .iter()
-            .rev()
-            .max_by_key(|(client, connection)| (of_client.get(client).copied(), !serves(connection)));
-        if let Some((_, connection)) = worst {
-            connection.give_way();
-        }
-        worst.is_some()
     }
 
     fn refuse(self: &Arc<Self>, connection: Arc<Connection>, refusal: Refusal) {
@@ -364,7 +314,9 @@ where
             _ => {}
         }
     }
+}
 
+impl<M> Edge<M> {
     fn connections(&self) -> MutexGuard<'_, Vec<Weak<Connection>>> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }

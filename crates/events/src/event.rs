@@ -235,7 +235,7 @@ events! {
         at_ms: u64,
     }
 
-    /// Silent tickets were evicted. A server learns this from the store's snapshots, so each server of a shared store
+    /// Tickets were evicted: their holders were silent, or gave up their places. A server learns this from the store's snapshots, so each server of a shared store
     /// publishes the same evictions.
     Evicted, Private, 1024 {
         /// The zone.
@@ -282,7 +282,7 @@ events! {
         joined: u64,
         /// Entries since the store started.
         entered: u64,
-        /// Evictions since the store started.
+        /// Evictions since the store started, as in [`admission::Tally`].
         evicted: u64,
         /// Slots offered to a line since the store started.
         slots_offered: u64,

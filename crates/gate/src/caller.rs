@@ -13,8 +13,8 @@ use store::Line;
 
 use crate::{
     limits::{LimitAnswer, Limits},
-    reply::Refusal,
-    room::{Reply, Room},
+    reply::{Refusal, Reply},
+    room::Room,
     trips::Trips,
 };
 

@@ -37,8 +37,8 @@ use tokio::{
 use crate::{
     caller::{Holder, Newcomer},
     pace::Pace,
-    reply::{PassClaims, Refusal},
-    room::{FollowerView, OperatorView, Reply, Room, RoomSealers, Shared, ZoneTotals},
+    reply::{PassClaims, Refusal, Reply},
+    room::{FollowerView, OperatorView, Room, RoomSealers, Shared, ZoneTotals},
     trips::Trips,
     trouble::Trouble,
 };

@@ -4,7 +4,7 @@
 //!
 //! | module | concern |
 //! |---|---|
-//! | `reply` | What a holder hears: waiting, entered, or why not. |
+//! | `reply` | What a holder hears: the reply to a poll or join, or why the call is refused. |
 //! | [`pace`] | When people behind the front should ask again, so that this server is not overloaded. |
 //! | `gate` | All served zones, and where a call of a client begins. |
 //! | `caller` | The calls of one client about one zone: poll, join, leave, and the client's limit. |
@@ -13,13 +13,14 @@
 //! | [`limits`] | How often one client address may call. |
 //! | [`cells`] | Several Redis deployments, and which zone is in which. |
 //! | `any_store` | The store that was chosen: embedded, or cells. |
-//! | `forecast` | Makes views of a store's snapshots, and lets the store keep what was learnt. |
+//! | `zone_forecast` | Makes views of a store's snapshots, and lets the store keep what was learnt. |
+//! | `trouble` | Why a store is away, in words for operators. |
+//! | `caught` | Keeps a panic of a task from ending it. |
 //! | `watcher`, `refresh` | Follow the register of a cell, so that all servers serve the same definitions. |
 //! | [`definitions`] | Policies and notices as operators see them, and the code that changes them. |
 //!
-//! Modules import only modules above them in this order: `reply`, `limits`, `cells`, `any_store`, `forecast`, `refresh`, `pace`,
-//! `trouble`, `trips`, `room`, `caller`, `gate`, `definitions`, `watcher`. The crate knows no HTTP, no configuration file, no command line and no metrics
-//! registry: it takes plain values, and reports on the event bus.
+//! `scripts/check-layers gate` prints the modules in order: each imports only modules before it. The crate knows no HTTP, no
+//! configuration file, no command line and no metrics registry: it takes plain values, and reports on the event bus.
 
 // The futures of a call through the gate, a cell and a client are nested deeper than the compiler's default limit.
 #![recursion_limit = "256"]
@@ -29,7 +30,6 @@ mod caller;
 mod caught;
 pub mod cells;
 pub mod definitions;
-mod forecast;
 mod gate;
 pub mod limits;
 pub mod pace;
@@ -39,14 +39,15 @@ mod room;
 mod trips;
 mod trouble;
 mod watcher;
+mod zone_forecast;
 
 pub use any_store::{AnyLine, AnyStore};
 pub use caller::{Holder, Newcomer};
-pub use forecast::ZoneForecast;
 pub use gate::{DecidingDraw, Gate, Listing, ZoneDraw};
 pub use refresh::Refresh;
-pub use reply::{Eta, PassClaims, Reason, Refusal, Token};
-pub use room::{FollowerView, OperatorView, Reply, SamplePlace, WaitStatus, ZoneTotals};
+pub use reply::{Eta, PassClaims, Reason, Refusal, Reply, Token, WaitStatus};
+pub use room::{FollowerView, OperatorView, SamplePlace, ZoneTotals};
 pub use trips::{Sent, Trip, Trips};
 pub use trouble::{Trouble, TroubleKind};
 pub use watcher::{Watcher, warn_of_differences};
+pub use zone_forecast::ZoneForecast;

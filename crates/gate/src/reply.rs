@@ -1,4 +1,4 @@
-//! Words for what a holder hears: the wait and its reason, what a pass says, and why a call is refused. `room/wait_status.rs` has the reply.
+//! What a holder hears: the reply ([`Reply`]) or why the call is refused ([`Refusal`]). `room/wait_status.rs` fills in the wait.
 
 use admission::{BadSeal, SEALED_LEN};
 use events::RefusalReason;
@@ -6,6 +6,44 @@ use store::StoreError;
 
 /// A token as text (ASCII).
 pub type Token = [u8; SEALED_LEN];
+
+/// The answer to `wait` and `entry`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The holder waits.
+    Waiting {
+        /// The token for the next poll. It remembers the wait that was told; older tokens of the same ticket stay valid.
+        token: Token,
+        /// What the holder is told.
+        status: WaitStatus,
+    },
+    /// The holder entered.
+    Entered {
+        /// A call with this token returns the same pass for as long as the pass is valid.
+        token: Token,
+        /// For the pass to be signed.
+        pass: PassClaims,
+        /// How long ago the holder entered, by the store's clock, in seconds.
+        age_s: u64,
+    },
+}
+
+/// What a waiting holder is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitStatus {
+    /// 1 + the live tickets ahead. Before a draw, how many people wait: also those who came after the freeze, and do not take part.
+    pub rank: u64,
+    /// The wait; none while it is unknown.
+    pub eta: Option<Eta>,
+    /// Why the wait is missing, or longer than before.
+    pub reason: Option<Reason>,
+    /// When to ask again, in milliseconds from now.
+    pub polling_period_ms: u32,
+    /// The store is away, and this is what was last known.
+    pub stale: bool,
+    /// How long it is until the zone opens, in milliseconds; 0 if it is open, or opens when an operator says so.
+    pub opens_in_ms: u32,
+}
 
 /// What a pass says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

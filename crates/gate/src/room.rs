@@ -5,7 +5,7 @@
 //! | `current_view` | the view in use, and its replacement by a newer one |
 //! | `polls` | one bit per ticket: its holder polled since the last report |
 //! | `answer` | replies to polls and joins, from the view and from the store's verdicts |
-//! | `wait_status` | what a waiting holder is told: rank, wait, reason, next poll |
+//! | `wait_status` | fills in what a waiting holder is told: rank, wait, reason, next poll |
 //! | `causes` | why waits became longer |
 //! | `lane` | the task that sends calls to the store, one batch at a time |
 //! | `calls`, `orders` | what the lane is asked to do: calls of holders, and the rest |
@@ -62,7 +62,7 @@ use tokio::{
 };
 use wait::View;
 
-use crate::{forecast::ZoneForecast, limits::ZoneLimits, pace::Pace, reply::Token, trouble::Trouble};
+use crate::{limits::ZoneLimits, pace::Pace, reply::Token, trouble::Trouble, zone_forecast::ZoneForecast};
 use announced_periods::AnnouncedPeriods;
 use calls::Call;
 use causes::Causes;
@@ -77,7 +77,6 @@ use orders::Orders;
 use polls::PollMap;
 use published::PublishedEntries;
 use visitors::Visitors;
-pub use wait_status::{Reply, WaitStatus};
 
 /// How many calls of one zone may wait for the store; more are refused. At a thousand batches a second this is far
 /// more than a client waits for.

@@ -20,7 +20,7 @@ use crate::{
     exit::{self, Exit},
     file, find,
     gather::Gathered,
-    html, identity, profile,
+    html, identity, profile, promise_checks,
     report::{Plan, Report},
     rules,
     run::{self, Interrupted, Setup},
@@ -30,7 +30,7 @@ use crate::{
     summary,
     target::{self, Resolved, Way},
     tls::Trust,
-    verdict, worker,
+    worker,
 };
 
 /// The default number of connections that all users share.
@@ -502,7 +502,7 @@ fn rehearse(run: Run) -> Result<ExitCode> {
 
 /// What to say before a run whose verdict stays open however well the room does.
 fn too_short(lasts_ms: u32, opens_ms: u32) -> Option<String> {
-    let (lasts_s, least_s) = (lasts_ms.saturating_sub(opens_ms) / 1_000, verdict::least_run_s());
+    let (lasts_s, least_s) = (lasts_ms.saturating_sub(opens_ms) / 1_000, promise_checks::least_run_s());
     let of_it = if opens_ms > 0 { " after the opening" } else { "" };
     (lasts_s < least_s).then(|| {
         format!(

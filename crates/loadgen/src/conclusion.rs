@@ -9,8 +9,8 @@ use crate::{
     bilingual::{Bilingual, bilingual},
     exit::Exit,
     format::seconds,
+    promise_checks::NO_PLACES,
     report::{Bottleneck, Check, GENERATOR, Judgement, Report},
-    verdict::NO_PLACES,
 };
 
 /// The conclusion.
@@ -77,11 +77,25 @@ impl Counts {
     }
 }
 
+/// The verdict of a run: bad if a check is bad; otherwise open if one is open, if the run was interrupted, or if nothing was
+/// judged; otherwise good.
+#[must_use]
+pub fn outcome(report: &Report) -> Judgement {
+    let judges = || report.checks.iter().filter(|check| !check.only_measures());
+    if report.checks.iter().any(|check| check.judgement == Judgement::Bad) {
+        Judgement::Bad
+    } else if report.interrupted || judges().count() == 0 || judges().any(Check::leaves_open) {
+        Judgement::Open
+    } else {
+        Judgement::Good
+    }
+}
+
 /// The conclusion of a report.
 pub(crate) fn of(report: &Report) -> Conclusion {
     let counts = Counts::of(report);
     let generator_failed = report.checks.iter().any(|check| check.name == GENERATOR);
-    let outcome = report.verdict();
+    let outcome = outcome(report);
     let exit = match outcome {
         _ if generator_failed => Exit::Failed,
         Judgement::Bad => Exit::Bad,

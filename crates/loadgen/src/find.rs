@@ -11,9 +11,9 @@ use crate::{
     format::{grouped, milliseconds},
     gather::Gathered,
     progress::Progress,
+    promise_checks::NO_PLACES,
     report::{Check, Judgement, Report},
     run::{Interrupted, Interrupts},
-    verdict::NO_PLACES,
 };
 
 /// The search ends when the load that gave way is at most this much larger than the one that held: a tenth.

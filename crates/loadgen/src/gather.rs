@@ -10,11 +10,10 @@ use crate::{
     frame::{Latencies, no_latencies, pack},
     lag,
     paper::Paper,
-    report,
+    promise_checks, report,
     report::{Check, Counters, Failure, GENERATOR, Judgement, Latency, Plan, Report, Second, Streams},
     slo::Slo,
     story::Story,
-    verdict,
 };
 
 /// The measurements so far.
@@ -140,8 +139,8 @@ impl Gathered {
             .map(|(what, &(count, first_ms))| Failure { what: what.clone(), count, first_ms })
             .collect();
         failures.sort_by_key(|failure| std::cmp::Reverse(failure.count));
-        let (mut checks, eta) = verdict::judge(&plan, self.lasted_ms, &self.stories, &self.papers);
-        let gave_no_places = verdict::gave_no_places(&self.stories);
+        let (mut checks, eta) = promise_checks::judge(&plan, self.lasted_ms, &self.stories, &self.papers);
+        let gave_no_places = promise_checks::gave_no_places(&self.stories);
         let bottleneck = lag::bottleneck(&seconds);
         if bottleneck.is_some() {
             checks.iter_mut().for_each(leave_slot_use_open);

@@ -327,19 +327,3 @@ pub struct Report {
     /// Expected and actual waits.
     pub eta: Eta,
 }
-
-impl Report {
-    /// The verdict: bad if a check is bad; otherwise open if one is open, if the run was interrupted, or if nothing was
-    /// judged; otherwise good.
-    #[must_use]
-    pub fn verdict(&self) -> Judgement {
-        let judges = || self.checks.iter().filter(|check| !check.only_measures());
-        if self.checks.iter().any(|check| check.judgement == Judgement::Bad) {
-            Judgement::Bad
-        } else if self.interrupted || judges().count() == 0 || judges().any(Check::leaves_open) {
-            Judgement::Open
-        } else {
-            Judgement::Good
-        }
-    }
-}

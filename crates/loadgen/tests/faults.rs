@@ -16,8 +16,8 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, StatusCode, client::conn::http1};
 use hyper_util::rt::TokioIo;
 use loadgen::{
+    promise_checks::judge,
     report::{Check, Eta, Judgement, Plan},
-    verdict::judge,
 };
 use proptest::prelude::*;
 use room::{Fault, Policy, Room};

@@ -10,6 +10,7 @@ mod room;
 use std::{path::Path, process::Stdio, time::Duration};
 
 use loadgen::{
+    conclusion::outcome,
     file,
     report::{Check, Judgement, Report, Streams},
 };
@@ -110,11 +111,11 @@ async fn each_fault_fails_its_check_and_a_good_room_passes() {
             rehearse_profile(LONG, policy, Fault::None, &["--slo", "errors=0%", "--repeat", "0.3"]).await;
         // On a busy machine the generator itself may be late, and leaves a check of slots open that it would fail.
         if report.bottleneck.is_some() {
-            assert_ne!(report.verdict(), Judgement::Bad, "{:#?}", report.checks);
+            assert_ne!(outcome(&report), Judgement::Bad, "{:#?}", report.checks);
             return;
         }
         assert!(report.checks.iter().all(|check| check.judgement == Judgement::Good), "{:#?}", report.checks);
-        assert_eq!((code, report.verdict()), (0, Judgement::Good));
+        assert_eq!((code, outcome(&report)), (0, Judgement::Good));
     });
     runs.spawn(async {
         let slos = ["--slo", "errors=0%", "--repeat", "0.3", "--abandon", "0.1"];

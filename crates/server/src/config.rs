@@ -3,7 +3,7 @@
 //! | file | concern |
 //! |---|---|
 //! | `settings` | what a setting is; in `settings/table` all of them: names, kinds, help and defaults |
-//! | `parse` | single values: words, networks, addresses |
+//! | `values` | single values: words, networks, addresses |
 //! | `file` | the configuration file |
 //! | `checks` | from given values to a [`Config`] |
 //! | `print` | the settings in force, and which of them need a restart |
@@ -13,9 +13,9 @@
 
 mod checks;
 mod file;
-mod parse;
 mod print;
 mod settings;
+mod values;
 
 use std::{
     net::SocketAddr,

@@ -11,7 +11,7 @@ pub mod nats;
 mod redis;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -135,8 +135,14 @@ pub struct Fanout<C> {
 /// # Errors
 /// The bus's.
 pub fn subscribe(bus: &Bus) -> Result<Subscription, SubscribeError> {
-    let kinds = Kinds::of(&[Kind::PolicyChanged, Kind::NoticeChanged, Kind::ZoneAdded, Kind::ZoneRemoved]);
-    bus.subscribe("fanout", Scope::Federated, kinds)
+    let kinds = [
+        Kind::PolicyChanged,
+        Kind::NoticeChanged,
+        Kind::DefinitionChanged,
+        Kind::ZoneAdded,
+        Kind::ZoneRemoved,
+    ];
+    bus.subscribe("fanout", Scope::Federated, Kinds::of(&kinds))
 }
 
 impl<C: Transport> Fanout<C> {
@@ -178,16 +184,25 @@ impl<C: Transport> Fanout<C> {
         while let Some(batch) = told.next().await {
             self.meter.unsaid.inc_by(batch.lost);
             let zone = |event: &Event| match event {
-                Event::PolicyChanged(changed) => bus.zone_id(changed.zone),
-                Event::NoticeChanged(changed) => bus.zone_id(changed.zone),
-                Event::ZoneAdded(added) => bus.zone_id(added.zone),
-                Event::ZoneRemoved(removed) => bus.zone_id(removed.zone),
+                Event::PolicyChanged(changed) => Some((bus.zone_id(changed.zone)?, false)),
+                Event::NoticeChanged(changed) => Some((bus.zone_id(changed.zone)?, true)),
+                Event::DefinitionChanged(changed) => Some((bus.zone_id(changed.zone)?, true)),
+                Event::ZoneAdded(added) => Some((bus.zone_id(added.zone)?, true)),
+                Event::ZoneRemoved(removed) => Some((bus.zone_id(removed.zone)?, true)),
                 _ => None,
             };
-            let zones: BTreeSet<ZoneId> = batch.events.iter().filter_map(zone).filter(mine).collect();
-            for zone in zones {
-                // The event may be older than what is in force by now.
-                let state = State::of(in_force(gate, &zone).as_ref());
+            // For each zone: whether its definition changed, or only the policy in force.
+            let mut zones = BTreeMap::<ZoneId, bool>::new();
+            for (zone, is_defined_anew) in batch.events.iter().filter_map(zone).filter(|(zone, _)| mine(zone))
+            {
+                *zones.entry(zone).or_default() |= is_defined_anew;
+            }
+            for (zone, is_defined_anew) in zones {
+                // The event may be older than what is in force by now. The policy of a new definition comes into force a moment
+                // later: the state before that is no news.
+                let definition =
+                    if is_defined_anew { gate.definition(zone.as_str()) } else { in_force(gate, &zone) };
+                let state = State::of(definition.as_ref());
                 // This state was announced already, so all servers have heard of it.
                 if self.note(&zone, state) == Some(state) {
                     continue;

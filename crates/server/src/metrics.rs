@@ -30,10 +30,9 @@ use std::{
 
 use ::metrics::{Counter, Gauge};
 use ::store::Store;
-use admission::ZoneId;
 use edge::kernel::Counters;
 use events::{Batch, Bus, Event, Kind, Kinds, RefusalReason, Scope, SubscribeError, Subscription};
-use gate::{Gate, Trouble, cells::Health, pace::Pacing};
+use gate::{Gate, cells::Health, pace::Pacing};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::draws::WaitsFor;
@@ -70,6 +69,9 @@ const BATCHES: usize = 64;
 /// How often observed numbers move into the buckets of their histograms. Each takes 16 bytes until then, so 85,000 polls a
 /// second hold less than 2 MB, and moving those takes about 3 ms.
 const UPKEEP: Duration = Duration::from_secs(1);
+
+/// How often the zones that are away are read.
+const TROUBLES: Duration = Duration::from_millis(250);
 
 /// All metrics of the server.
 pub struct Metrics {
@@ -168,6 +170,16 @@ impl Metrics {
         }
     }
 
+    /// Regularly shows which zones are away, and why. Never ends.
+    pub async fn follow_troubles<S: Store>(self: Arc<Self>, gate: Arc<Gate<S>>) {
+        let mut every = interval(TROUBLES);
+        every.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            every.tick().await;
+            self.away.set(&gate.troubles());
+        }
+    }
+
     /// Follows a batch of events. The list of zones and their totals are read from `gate`, because events of several
     /// threads are in no order, and a total that comes late would look like that of a store that lost its data.
     fn take_in<S: Store>(&self, batch: &Batch<'_>, gate: &Gate<S>) {
@@ -223,11 +235,6 @@ impl Metrics {
     /// Shows how the server paces polls.
     pub fn paced(&self, pacing: &Pacing) {
         self.pace.set(pacing);
-    }
-
-    /// Shows which zones are away, and why.
-    pub fn away(&self, troubles: &[(ZoneId, Trouble)]) {
-        self.away.set(troubles);
     }
 
     /// Counts an answer to input that never became a whole request.

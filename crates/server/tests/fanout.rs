@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use admission::{Definition, Notice, Policy, ZoneId};
+use admission::{Definition, Event, Notice, Policy, Schedule, ZoneId};
 use bytes::Bytes;
 use events::Kind;
 use gate::definitions::Author;
@@ -278,5 +278,43 @@ fn a_notice_disturbs_no_line_and_is_told_like_a_policy() {
         assert_eq!(policies(), before);
         let now = [&one, &two].map(|server| server.bus.published(Kind::NoticeChanged));
         assert_eq!(now, told.map(|count| count + 1), "once each");
+    });
+}
+
+#[test]
+fn a_change_of_events_alone_is_announced() {
+    in_virtual_time(async {
+        let (fake, air) = (Fake::new(), Air::new());
+        fake.define(&zone("A"), &Expected::Absent, Some(&hold().into())).await.expect("answered");
+        let one = serve_hearing(&fake, &[], &air).await;
+        let two = serve_hearing(&fake, &[], &air).await;
+        pass(3.0).await;
+        let policies = || [&one, &two].map(|server| server.bus.published(Kind::PolicyChanged));
+        let (announced, before) = (air.count(), policies());
+        // It is so far away that neither the policy nor the notice in force changes.
+        let event = Event::parse(
+            "sale 2096-12-01T08:30:00Z 2096-12-01T09:00:00Z 2096-12-01T11:00:00Z usual usual - -",
+        );
+        let event = event.expect("an event");
+        let schedule = Schedule::new(vec![event], &hold()).expect("a schedule");
+        let with_event = Definition { schedule, ..hold().into() };
+        let author = Author { name: "ada".to_owned(), role: "admin".to_owned(), from: None };
+        one.editor
+            .define(author, &zone("A"), Expected::Any, Some(with_event.clone()))
+            .await
+            .expect("changed");
+        // The thread of the bus wakes the senders. It does not follow the virtual clock.
+        let mut waits = 0..100_000;
+        while air.count() == announced {
+            assert!(waits.next().is_some(), "no server announces it");
+            std::thread::yield_now();
+            pass(0.001).await;
+        }
+        pass(0.03).await;
+        assert_eq!(two.gate.definition("A").as_ref(), Some(&with_event));
+        assert_eq!(policies(), before, "the policy in force stays");
+        pass(5.0).await;
+        assert_eq!(air.count(), announced + 1, "a server that received a change does not announce it again");
+        assert_eq!(two.heard.heard.get(), 1);
     });
 }

@@ -38,7 +38,7 @@ pub struct Totals {
     pub joined: u64,
     /// Entries.
     pub entered: u64,
-    /// Evictions, and places that were left.
+    /// Places that ended without an entry: the holder was silent, or gave up.
     pub evicted: u64,
     /// Entries from the line.
     pub slots_used: u64,

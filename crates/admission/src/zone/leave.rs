@@ -1,9 +1,10 @@
 //! Leaving: a holder who waits gives up the place, and a holder who entered ends the visit.
 //!
-//! An entry that was left keeps its record without a life: the window still counts it, and no claim returns it. An entry may be bound
-//! to the first address that asks, so that whoever copies its token begins no second visit elsewhere.
+//! An entry that was left keeps its record without a life: the window still counts it, and no claim returns it. Holders who are dropped for
+//! silence are in `segment.rs` (`end_generation`), and visits that end by idleness are in `inside.rs`.
 //!
-//! Invariant: only a ticket that this line gave out leaves, and only once.
+//! Invariants: only a ticket that this line gave out leaves. A place is given up once. While visits are counted (`max_active`), a visit
+//! ends once. Otherwise nobody notes who left: an open visit can be ended again, which changes nothing.
 
 use super::{Claim, Zone};
 use crate::Now;
@@ -97,21 +98,6 @@ impl Zone {
         }
         self.inside.end_visit(seq, &self.policy, self.now_ms);
         Departure::Visit
-    }
-
-    /// Binds the entry of a ticket to `address` (not 0), unless it is bound already. Returns the address that it is bound to; 0 if the
-    /// ticket has no entry that a claim would return.
-    pub fn bind(&mut self, claim: Claim, address: u64, now: Now) -> u64 {
-        self.advance(now.ms);
-        let is_in = self.is_of_line(claim)
-            && self.entries.get(&claim.seq).is_some_and(|entry| self.is_remembered(entry));
-        if !is_in {
-            return 0;
-        }
-        *self.bound.entry(claim.seq).or_insert_with(|| {
-            self.unsaved.bound.push((claim.seq, address));
-            address
-        })
     }
 }
 

@@ -157,7 +157,7 @@ impl Zone {
         self.check_slots(u32::try_from(entered.len()).unwrap_or(u32::MAX), true);
         for &seq in &entered {
             if let Some((segment, ticket)) = self.find(seq) {
-                self.segments[segment].leave(ticket);
+                self.segments[segment].enter(ticket);
             }
             self.appointments.remove(&seq);
             self.note_entry(seq, entry);

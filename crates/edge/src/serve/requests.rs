@@ -30,7 +30,6 @@ use super::{Edge, TICK};
 use crate::{
     KnownClient,
     at_once::{AtOnce, Polled},
-    check::{Malformed, call, check, close_if_last, refusal},
     connection::{Connection, LINGER_BYTES, Phase},
     direct,
     io::ConnectionIo,
@@ -38,6 +37,7 @@ use crate::{
     read::READ_LEN,
     received::Received,
     watched::{Watch, Watched},
+    well_formed::{Malformed, call, check, close_if_last, refusal},
 };
 
 /// What follows a request, or some requests.

@@ -19,10 +19,10 @@ use tower_service::Service;
 use super::plaintext::Plaintext;
 use crate::{
     Observer, Received,
-    check::refusal,
     connection::{LINGER_BYTES, Phase},
     exchange::respond,
     link::Link,
+    well_formed::refusal,
     wire::Wire,
 };
 

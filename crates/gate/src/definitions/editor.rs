@@ -1,10 +1,12 @@
 //! The one place that changes zone definitions while a server runs.
 //!
 //! With a store that keeps the zones, the store makes the change if the zone is as expected, and this server refreshes.
-//! Without such a store, the change is kept beside the configuration file ([`super::overrides`]). Invariants: of changes
-//! that expect the same definition, one succeeds; a change that was made is in force here when [`ZoneEditor::define`]
-//! returns, and is reported to [`OnChange`], even if its caller has gone; a change that fails, or that finds the zone as it
-//! would make it, changes nothing and is not reported.
+//! Without such a store, the change is kept in the data directory ([`super::overrides`]).
+//!
+//! Invariants: of changes that expect the same definition, one succeeds. A change that was made is reported to [`OnChange`], even
+//! if its caller has gone. It is in force here when [`ZoneEditor::define`] returns, unless the zone's store did not answer
+//! within `IN_FORCE_TIMEOUT`: then it comes into force later. A change that fails is not reported and changes nothing, except
+//! perhaps with [`DefineError::Away`]: the store may have made it. A change that finds the zone as it would make it is not reported.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -107,7 +109,7 @@ impl<S: Store> ZoneEditor<S> {
     }
 
     /// Defines a zone anew, or deletes it where `new` is none, if it is as expected. The change is in force here on
-    /// return, or as soon as the zone's store answers. A change that was begun is finished and reported even if the caller
+    /// return, or later if the zone's store does not answer. A change that was begun is finished and reported even if the caller
     /// goes away.
     ///
     /// # Errors

@@ -5,8 +5,8 @@
 //!   a proxy on the same machine, belongs to its cost. What they use anyway makes calls look dearer than they are; the room then settles
 //!   where the machine as a whole uses the share. A higher cost is answered at once, and not by trial; a lower
 //!   one over the longest period.
-//! - Joins are calls that no reply asked for. Appointments are those of people near the front, who come when they have to. Strays are polls that nobody asked for then: of people who come when they like, or who were
-//!   told by another server.
+//! - Joins are calls that no reply asked for. Appointments are those of people near the front, who come when they have to. Strays
+//!   are polls that nobody asked for then: of people who come when they like, or who were told by another server.
 //! - When tasks run late or connections did not get in, the server's own use has a bound of a little less than it is. Repeating that does
 //!   not lower the bound further while the use stays the same. It rises over the longest period, because what is told now is seen a whole
 //!   period later.

@@ -11,14 +11,14 @@ use tokio::time::{Instant, sleep};
 use wait::Lookup;
 
 use super::{
-    Reply, Room, WaitStatus,
+    Room,
     calls::{ClaimOutcome, JoinOutcome, NewTicket},
     causes::NO_EPOCH,
     current_view::CurrentView,
     draw::Lot,
 };
 use crate::{
-    reply::{PassClaims, Refusal},
+    reply::{PassClaims, Refusal, Reply, WaitStatus},
     trips::Trips,
 };
 

@@ -10,8 +10,8 @@ use admission::{Census, Deal, Dealt, Drawn, Lots, Position, Ticket};
 use store::{Line, StoreError};
 use tokio::time::Instant;
 
-use super::{Reply, Room};
-use crate::reply::Refusal;
+use super::Room;
+use crate::reply::{Refusal, Reply};
 
 /// When whoever waits for the own number should ask again, in milliseconds.
 const ASK_AGAIN_MS: u32 = 1_000;

@@ -12,8 +12,11 @@ use events::AdmittedWithoutStore;
 use store::{Line, unix_ms};
 use tokio::time::Instant;
 
-use super::{Reply, Room};
-use crate::{reply::Refusal, trouble::TroubleKind};
+use super::Room;
+use crate::{
+    reply::{Refusal, Reply},
+    trouble::TroubleKind,
+};
 
 /// The epoch of newcomers who entered without the store.
 const EPOCH: u32 = 0;

@@ -10,8 +10,8 @@ use store::Line;
 use tokio::time::Instant;
 use wait::Lookup;
 
-use super::{CurrentView, Room, WaitStatus};
-use crate::reply::Token;
+use super::{CurrentView, Room};
+use crate::reply::{Token, WaitStatus};
 
 /// A zone at one instant.
 pub struct FollowerView<L> {

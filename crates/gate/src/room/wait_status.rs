@@ -1,4 +1,4 @@
-//! What a holder is told, by a reply or by a stream: rank, wait, why and when that wait may grow, and when to ask again; or the pass.
+//! Fills in what a waiting holder is told ([`WaitStatus`]): rank, wait, why and when that wait may grow, and when to ask again.
 //!
 //! The token remembers what was told last. Invariant: a told wait counts down to the instant told before, or to an
 //! earlier one. It moves to a later instant only beyond a tolerance, and together with a reason.
@@ -10,46 +10,8 @@ use wait::View;
 use super::current_view::CurrentView;
 use crate::{
     pace::{Pace, Wish},
-    reply::{Eta, PassClaims, Reason, Token},
+    reply::{Eta, Reason, WaitStatus},
 };
-
-/// The answer to `wait` and `entry`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply {
-    /// The holder waits.
-    Waiting {
-        /// The token for the next poll. It remembers the wait that was told; older tokens of the same ticket stay valid.
-        token: Token,
-        /// What the holder is told.
-        status: WaitStatus,
-    },
-    /// The holder entered.
-    Entered {
-        /// A call with this token returns the same pass for as long as the pass is valid.
-        token: Token,
-        /// For the pass to be signed.
-        pass: PassClaims,
-        /// How long ago the holder entered, by the store's clock, in seconds.
-        age_s: u64,
-    },
-}
-
-/// What a waiting holder is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WaitStatus {
-    /// 1 + the live tickets ahead. Before a draw, how many people wait: also those who came after the freeze, and do not take part.
-    pub rank: u64,
-    /// The wait; none while it is unknown.
-    pub eta: Option<Eta>,
-    /// Why the wait is missing, or longer than before.
-    pub reason: Option<Reason>,
-    /// When to ask again, in milliseconds from now.
-    pub polling_period_ms: u32,
-    /// The store is away, and this is what was last known.
-    pub stale: bool,
-    /// How long it is until the zone opens, in milliseconds; 0 if it is open, or opens when an operator says so.
-    pub opens_in_ms: u32,
-}
 
 impl WaitStatus {
     /// What the holder of `ticket` at `position` is told, by the store or by the view in use. The ticket remembers the wait. `now_ms` is

@@ -1,11 +1,11 @@
 //! The page with good, bad and hostile data.
 
 use crate::{
+    promise_checks::judge,
     report::{
         Bottleneck, Check, Counters, Draw, Eta, EtaGroup, Failure, Judgement, Latency, Opening, Plan, Report,
         SCHEMA, Second, Streams,
     },
-    verdict::judge,
 };
 
 fn page(report: &Report) -> String {

@@ -21,8 +21,8 @@ use store::redis::{
 use super::{
     Config, ConfigFault, GRPC_CONNECTIONS, RESERVED_FILES,
     file::FileText,
-    parse::{network, one_of, socket_address, store_address},
     settings::{self, Origin, SettingValue, Value},
+    values::{network, one_of, socket_address, store_address},
 };
 use crate::{
     access::AdminToken,

@@ -20,8 +20,8 @@ use crate::{access::AdminToken, fields::plain_types, stores::CellSettings};
 
 use super::{
     ConfigFault,
-    parse::no_such_word,
     settings::{Kind, Origin, SETTINGS, Setting, SettingValue, Value, out_of_range},
+    values::no_such_word,
 };
 use crate::http::wait::target::Target;
 

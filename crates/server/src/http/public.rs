@@ -6,9 +6,9 @@
 //! proxy is matched there, too, and is not in the list: it has every method and any path, as the visitor's request has.
 
 pub mod check;
+pub(super) mod documented;
 mod draws;
 mod pages;
-pub(super) mod shape;
 mod state;
 mod stream;
 mod traffic;
@@ -72,7 +72,7 @@ pub(super) fn endpoints(openapi: fn() -> String) -> Vec<Endpoint<PublicState>> {
 /// The keys that passes are signed with.
 #[utoipa::path(
     get, path = "/.well-known/jwks.json", tag = "passes",
-    responses((status = 200, content_type = "application/jwk-set+json", body = shape::Jwks))
+    responses((status = 200, content_type = "application/jwk-set+json", body = documented::Jwks))
 )]
 async fn jwks(State(state): State<PublicState>) -> hyper::Response<Full<Bytes>> {
     let mut response = hyper::Response::new(Full::new(state.passes.load().jwks()));

@@ -1,9 +1,11 @@
 //! Streams of server-sent events ([EventSource](https://html.spec.whatwg.org/multipage/server-sent-events.html)).
 //!
 //! Here is how events are written, and `waiting` has the streams of waiting users, about their own places. `public::stream` opens
-//! one. Operators have streams about all events (`admin::stream`). A stream is the reply to one request, and takes the connection over. Invariant: a waiting user gets only
-//! the events `wait`, `enter`, `problem` and `reconnect`. They contain the same data as the reply to a poll, and
-//! only about this user's place.
+//! one. Operators have streams about all events (`admin::stream`). A stream is the reply to one request, and takes the connection
+//! over.
+//!
+//! Invariant: a waiting user gets only the events `wait`, `enter`, `problem` and `reconnect`. They contain the same data as the
+//! reply to a poll, and only about this user's place.
 
 mod waiting;
 

@@ -122,7 +122,8 @@ families! { OF_ZONES:
     ZONE_ENTERED = Counter, "weir_zone_entered_total", "Entries.";
     ZONE_ADMITTED_WITHOUT_STORE = Counter, "weir_admitted_unseen_total",
         "Times somebody was let in without the store.";
-    ZONE_EVICTED = Counter, "weir_zone_evicted_total", "Tickets evicted for silence.";
+    ZONE_EVICTED = Counter, "weir_zone_evicted_total",
+        "Tickets that lost their place, because the holder was silent or gave it up.";
     ZONE_FULL = Counter, "weir_zone_full_total", "Joins refused since the line takes no more people.";
     ZONE_LIMITED = Counter, "weir_zone_limited_total",
         "Calls refused since their client asks too often, by route.";

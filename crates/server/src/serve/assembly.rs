@@ -19,6 +19,7 @@ use tokio::{
 
 use super::zones::{self, Followers};
 use crate::{
+    busyness,
     change_log::ChangeLog,
     clock::unix_ms,
     config::Config,
@@ -36,7 +37,6 @@ use crate::{
         wait::Pages,
     },
     keys::{self, IfMissing, Keys, fingerprints},
-    load,
     metrics::Metrics,
     otlp::Tracer,
     past_events::PastEvents,
@@ -50,14 +50,19 @@ use crate::{
 /// How long the start waits until the stores have said what is left.
 const FIRST_STOCK: Duration = Duration::from_secs(2);
 
+/// The sockets that listen.
+pub(super) struct Sockets {
+    pub(super) public: TcpListener,
+    pub(super) admin: TcpListener,
+    /// For proxies that ask over gRPC, if there may be any.
+    pub(super) grpc: Option<TcpListener>,
+}
+
 /// A server whose parts run, and whose listeners do not accept yet.
 pub(super) struct Assembled {
     pub(super) public: PublicState,
     pub(super) admin: AdminState,
-    pub(super) public_listener: TcpListener,
-    pub(super) admin_listener: TcpListener,
-    /// For proxies that ask over gRPC, if there may be any.
-    pub(super) grpc_listener: Option<TcpListener>,
+    pub(super) sockets: Sockets,
     pub(super) metrics: Arc<Metrics>,
     /// The certificate of the public listener, if that is encrypted.
     pub(super) certificates: Option<Arc<Certificates>>,
@@ -105,7 +110,8 @@ pub(super) async fn assemble(
     let mut tasks = JoinSet::new();
     tasks.spawn(Arc::clone(&metrics).follow(counted, Arc::clone(&gate)));
     tasks.spawn(Arc::clone(&metrics).run_upkeep());
-    tasks.spawn(load::follow(Arc::clone(&gate), Arc::clone(&metrics)));
+    tasks.spawn(Arc::clone(&metrics).follow_troubles(Arc::clone(&gate)));
+    tasks.spawn(busyness::follow(Arc::clone(&gate), Arc::clone(&metrics)));
     if let Some(certificates) = &certificates {
         tasks.spawn(Arc::clone(certificates).follow(Arc::clone(bus)));
     }
@@ -247,9 +253,7 @@ pub(super) async fn assemble(
     Ok(Assembled {
         public,
         admin,
-        public_listener,
-        admin_listener,
-        grpc_listener,
+        sockets: Sockets { public: public_listener, admin: admin_listener, grpc: grpc_listener },
         metrics,
         certificates,
         logins: connections.as_ref().map(Connections::logins),

@@ -1,24 +1,37 @@
 //! The signals of the process, and the end of a server.
 //!
-//! SIGHUP reloads the configuration. The first SIGTERM or SIGINT stops the server: it accepts no new connections, asks
-//! clients to connect elsewhere, and finishes requests until the drain deadline. The second one ends the process at once.
+//! SIGHUP reloads the configuration. The first SIGTERM or SIGINT stops the server in this order:
+//!
+//! 1. Streams end, and clients are asked to connect elsewhere.
+//! 2. The listeners of clients and proxies accept what is already in their queues, and nothing more. Each finishes its requests,
+//!    at most until the drain deadline.
+//! 3. The store hears that this server stops.
+//! 4. The admin listener, which has said meanwhile that the server is not ready, stops in the same way.
+//! 5. The statistics of the last minute are stored, and a collector gets the last traces.
+//!
+//! The second signal ends the process at once.
 
 use std::time::Duration;
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
+    time::timeout,
 };
 
 use crate::{
     failure::{self, Failure},
-    http::public::PublicState,
+    http::{admin::AdminState, public::PublicState},
+    otlp::Sending,
     servers::Servers,
 };
 
 /// How long the store may take to hear that this server stops.
 const RETIRE: Duration = Duration::from_secs(2);
+
+/// How long the stores may take to keep the statistics of the last minute.
+const LAST_MINUTES: Duration = Duration::from_secs(1);
 
 /// The signals that the server handles.
 pub(super) struct Signals {
@@ -101,5 +114,22 @@ pub(super) async fn shut_down(
             Ok(())
         }
         () = signal.recv() => Err(Failure::new(failure::CUT_SHORT, "stopped at once, on a second signal")),
+    }
+}
+
+/// Keeps the statistics of the last minute, ends the tasks, and sends what is left for a collector, if the server `ended` without a
+/// second signal: that one ends the process at once.
+pub(super) async fn finish(
+    ended: &Result<(), Failure>,
+    admin: &AdminState,
+    tasks: JoinSet<()>,
+    sending: Option<Sending>,
+) {
+    if timeout(LAST_MINUTES, admin.stats.finish(&admin.gate)).await.is_err() {
+        tracing::warn!("the store did not take the statistics of the last minute in time");
+    }
+    drop(tasks);
+    if let (Ok(()), Some(sending)) = (ended, sending) {
+        sending.finish().await;
     }
 }

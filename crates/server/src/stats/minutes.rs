@@ -25,7 +25,7 @@ pub struct Minute {
     pub joined: u32,
     /// Entries.
     pub entered: u32,
-    /// Evictions.
+    /// Places that ended without an entry: the holder was silent, or gave up.
     pub evicted: u32,
     /// Slots offered to a line.
     pub slots_offered: u32,

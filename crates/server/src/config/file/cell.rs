@@ -6,7 +6,7 @@ use toml::{Spanned, de::DeValue};
 
 use super::{Lines, in_order, unknown, wrong_type};
 use crate::{
-    config::{ConfigFault, parse::store_address, settings::Kind},
+    config::{ConfigFault, settings::Kind, values::store_address},
     stores::CellSettings,
 };
 

@@ -6,7 +6,7 @@ use toml::{Spanned, de::DeValue};
 
 use super::{Lines, in_order, unknown, wrong_type};
 use crate::{
-    config::{ConfigFault, parse::one_of, settings::Kind},
+    config::{ConfigFault, settings::Kind, values::one_of},
     http::wait::target::{HandOver, Target, TargetFault},
 };
 

@@ -17,7 +17,7 @@ use crate::{
         body::Whole,
         draw_path::DrawInPath,
         problem::{DRAW_DECIDED, NO_DRAW, OUT_OF_RANGE, Problem, STORE_AWAY},
-        public::shape::Draw,
+        public::documented::Draw,
     },
 };
 

@@ -136,7 +136,7 @@ pub(in crate::http) struct Now {
     joined: u64,
     /// Entries since the store was created.
     entered: u64,
-    /// Places dropped because their holders did not poll, since the store was created.
+    /// Places dropped because their holders did not poll or gave them up, since the store was created.
     evicted: u64,
     /// Slots that became free while people waited, since this server started.
     slots_offered: u64,

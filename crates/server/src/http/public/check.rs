@@ -8,9 +8,11 @@
 //! | `newcomer` | whether a request may take a new place |
 //! | `page` | what a visitor sees who may not go on |
 //!
-//! The crate `check` decides which route a request has to obey. Here its zone is asked, and the reply is worded. A visitor with an open visit is let through from memory: the seal is checked, and no store is asked. Invariants: only trusted
-//! proxies are answered. 200 means that the request may go on, and nothing else means that. A reply never leads to another address
-//! than the one that was asked for.
+//! The crate `check` decides which route a request has to obey. Here its zone is asked, and the reply is worded. A visitor with an
+//! open visit is let through from memory: the seal is checked, and no store is asked.
+//!
+//! Invariants: only trusted proxies are answered. 200 means that the request may go on, and nothing else means that. A reply
+//! never leads to another address than the one that was asked for.
 
 mod asked;
 mod cookie;

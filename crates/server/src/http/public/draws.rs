@@ -16,7 +16,7 @@ use hyper::{
     header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
 };
 
-use super::{shape, state::PublicState};
+use super::{documented, state::PublicState};
 use crate::http::{
     JSON, MAX_BODY, Replied, body,
     context::RequestContext,
@@ -53,7 +53,7 @@ fn published(json: String, age_s: u32) -> Response<Full<Bytes>> {
         ("zone" = String, Path, description = "The zone's id", example = "TEST_ZONE"),
         ("event" = String, Path, description = "The event's id", example = "spring-sale"),
     ),
-    responses((status = 200, body = shape::Draw)),
+    responses((status = 200, body = documented::Draw)),
 )]
 pub(super) async fn draw(State(state): State<PublicState>, path: DrawInPath) -> Replied {
     let event = state.draw_event(&path)?;
@@ -84,7 +84,7 @@ pub(super) async fn record(State(state): State<PublicState>, path: DrawInPath) -
         ("zone" = String, Path, description = "The zone's id", example = "TEST_ZONE"),
         ("event" = String, Path, description = "The event's id", example = "spring-sale"),
     ),
-    request_body = shape::Entry,
+    request_body = documented::Entry,
     responses((status = 200, description = "As described in the page about the draw", content_type = "application/json", body = String)),
 )]
 pub(super) async fn receipt(

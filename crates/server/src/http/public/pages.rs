@@ -13,7 +13,7 @@ use hyper::{
     http::request::Parts,
 };
 
-use super::{shape, state::PublicState};
+use super::{documented, state::PublicState};
 use crate::http::{
     Replied,
     problem::{NOT_FOUND, Problem, STORE_AWAY, UNKNOWN_ZONE},
@@ -107,7 +107,7 @@ pub(super) async fn page_with_slash(
     path = "/traffic/notice",
     tag = "waiting",
     params(("zone" = String, Query, description = "The zone's id", example = "TEST_ZONE")),
-    responses((status = 200, body = shape::Notice)),
+    responses((status = 200, body = documented::Notice)),
 )]
 pub(super) async fn notice(
     State(state): State<PublicState>,
@@ -127,7 +127,7 @@ pub(super) async fn notice(
     path = "/traffic/stock",
     tag = "waiting",
     params(("zone" = String, Query, description = "The zone's id", example = "TEST_ZONE")),
-    responses((status = 200, body = shape::Stock)),
+    responses((status = 200, body = documented::Stock)),
 )]
 pub(super) async fn stock(
     State(state): State<PublicState>,
@@ -148,7 +148,7 @@ pub(super) async fn stock(
     operation_id = "rules",
     tag = "waiting",
     params(("zone" = String, Path, description = "The zone's id", example = "TEST_ZONE")),
-    responses((status = 200, body = shape::Rules)),
+    responses((status = 200, body = documented::Rules)),
 )]
 pub(super) async fn rules(
     State(state): State<PublicState>,

@@ -10,7 +10,7 @@ use axum::{
 };
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{shape, state::PublicState};
+use super::{documented, state::PublicState};
 use crate::http::{
     context::RequestContext,
     origin,
@@ -31,7 +31,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
         ("token" = String, Query, description = "The place's token"),
         ("Last-Event-ID" = Option<String>, Header, description = "A newer token. Browsers send it when they reconnect"),
     ),
-    responses((status = 200, content_type = "text/event-stream", body = shape::StreamEvent)),
+    responses((status = 200, content_type = "text/event-stream", body = documented::StreamEvent)),
 )]
 pub(super) async fn stream(
     State(state): State<PublicState>,

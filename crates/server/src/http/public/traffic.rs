@@ -14,7 +14,7 @@ use hyper::{
     header::{CONTENT_TYPE, HeaderMap},
 };
 
-use super::{shape, state::PublicState};
+use super::{documented, state::PublicState};
 use crate::{
     http::{
         JSON, MAX_BODY, Replied, body, context::RequestContext, counted_addresses::address_digest, layers,
@@ -26,7 +26,7 @@ use crate::{
 /// Takes a place in a zone's line, or resumes the token's.
 #[utoipa::path(
     post, path = "/traffic/wait", tag = "waiting",
-    request_body = shape::Wait, responses((status = 200, body = shape::Answer))
+    request_body = documented::Wait, responses((status = 200, body = documented::Answer))
 )]
 pub(super) async fn wait(
     State(state): State<PublicState>,
@@ -40,7 +40,7 @@ pub(super) async fn wait(
 /// Asks for a place: whether its holder may enter now.
 #[utoipa::path(
     post, path = "/traffic/entry", tag = "waiting",
-    request_body = shape::Entry, responses((status = 200, body = shape::Answer))
+    request_body = documented::Entry, responses((status = 200, body = documented::Answer))
 )]
 pub(super) async fn entry(
     State(state): State<PublicState>,
@@ -55,7 +55,7 @@ pub(super) async fn entry(
 /// as `navigator.sendBeacon` sends a string.
 #[utoipa::path(
     post, path = "/traffic/leave", tag = "waiting",
-    request_body = shape::Leave, responses((status = 204, description = "The place is free, or the visit is over"))
+    request_body = documented::Leave, responses((status = 204, description = "The place is free, or the visit is over"))
 )]
 pub(super) async fn leave(
     State(state): State<PublicState>,

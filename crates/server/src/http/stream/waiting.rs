@@ -1,9 +1,10 @@
 //! The streams of waiting users (followers). Each zone that has followers has one task, and the task uses one view for all.
 //!
 //! When the zone has a new view, about once a second, the task goes over its followers. It reads rank and wait of each from
-//! that view, and formats the zone's common part once. It sends a follower nothing that the follower already knows.
-//! Followers at the front have appointments, as polls have: the task claims for them when they are due, and the lane batches
-//! the claims. So a follower needs no separate timer, task or store call.
+//! that view, and formats the zone's common part once. A follower gets a message if something besides the passing of time
+//! changed, or if the period that it was told is over. Followers at the front have appointments, as polls have: a task
+//! claims for each of them when it is due, and the lane batches the claims. So a follower behind the front needs no separate
+//! timer, task or store call.
 //!
 //! Invariants: a follower gets the same data as a poll of its ticket. It counts as present only while everything sent to it
 //! has left the server, so a client that does not read, or is gone, neither holds nor takes a slot. It is in one of three
@@ -86,8 +87,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Streams {
-    /// No streams yet. `passes` signs the passes of those who enter, and `stock` says what is left. `open` is the gauge of open streams; a client has no more than
-    /// `per_client` says, unless it is `uncounted`.
+    /// No streams yet. `passes` signs the passes of those who enter, and `stock` says what is left. `open` is the gauge of open
+    /// streams; a client has no more than `per_client` says, unless it is `uncounted`.
     #[must_use]
     pub fn new(
         (gate, passes, stock): (Arc<Gate<AnyStore>>, Arc<ArcSwap<Passes>>, Arc<Stocks>),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{EventShape, PastMinuteShape};
-use crate::{event_report::Outline, http::public::shape::Draw, servers::Armed, stats};
+use crate::{event_report::Outline, http::public::documented::Draw, servers::Armed, stats};
 
 /// An event of a zone, or one that was deleted, or moved to another beginning. Its name and its `begins` say which one it is.
 #[derive(Serialize, ToSchema)]

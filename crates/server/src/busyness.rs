@@ -49,7 +49,6 @@ pub(crate) async fn follow(gate: Arc<Gate<AnyStore>>, metrics: Arc<Metrics>) {
             Load { elapsed_s, cpu_s: own.as_secs_f64(), others_s, lag_s, overflowed: overflowed > overflows };
         (before, cpu_before, overflows, machine_before) = (now, cpu, overflowed, machine);
         metrics.paced(&gate.pace().update(load));
-        metrics.away(&gate.troubles());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Judges a run only from what its users saw.
+//! The checks of the promises: judges a run only from what its users saw. `conclusion.rs` makes one verdict of all checks.
 //!
 //! Invariant: a server that keeps its promises passes every check, however slow the network is. The server decided each
 //! call between `sent` and `heard`. Each rule uses the one of the two times that favours the server, so it reports a
@@ -17,6 +17,7 @@ mod least_eta_error;
 mod line;
 mod opening;
 mod order;
+mod ranks;
 mod slot_use;
 mod span;
 mod users;
@@ -130,34 +131,4 @@ fn name(story: &Story) -> String {
 /// Milliseconds since the start, as seconds.
 fn at(ms: u32) -> String {
     format!("{}.{:03} s", ms / 1_000, ms % 1_000)
-}
-
-/// A Fenwick tree that counts how many of the added positions are lower than another.
-struct Ranks {
-    tree: Vec<u32>,
-}
-
-impl Ranks {
-    fn new(positions: usize) -> Self {
-        Self { tree: vec![0; positions + 1] }
-    }
-
-    /// Adds a position, which must be lower than the number given to `new`.
-    fn add(&mut self, position: usize) {
-        let mut i = position + 1;
-        while i < self.tree.len() {
-            self.tree[i] += 1;
-            i += i & i.wrapping_neg();
-        }
-    }
-
-    /// The number of added positions that are lower than this one.
-    fn below(&self, position: usize) -> u32 {
-        let (mut i, mut sum) = (position.min(self.tree.len() - 1), 0);
-        while i > 0 {
-            sum += self.tree[i];
-            i &= i - 1;
-        }
-        sum
-    }
 }

@@ -22,7 +22,7 @@
 //!
 //! It takes O(n log n): from the last arrival back, with the later arrivals in a tree by the time of their pass.
 
-use super::{Ranks, at, check, judged, line, name};
+use super::{at, check, judged, line, name, ranks::Ranks};
 use crate::{
     bilingual::bilingual,
     format::grouped,

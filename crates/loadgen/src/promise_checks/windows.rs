@@ -14,10 +14,11 @@
 //! users entered, and if more users than the limit wanted to enter within one interval ([`Evidence`]).
 
 use super::{
-    CLOCKS_MS, Ranks, at, check,
+    CLOCKS_MS, at, check,
     line::Line,
     name,
     opening::with_slots,
+    ranks::Ranks,
     span::{MINUTE_MS, must_last_s, of_slots, sub},
 };
 use crate::{

@@ -7,9 +7,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::*;
 use crate::{
+    promise_checks::judge,
     report::Opening as PlannedOpening,
     story::{Placed, ToldOpening},
-    verdict::judge,
 };
 
 type Hash = [u8; 32];
