@@ -127,6 +127,4 @@ call('DEL', KEYS[3], KEYS[6], KEYS[7])
 z.appointed, z.due_base = 0, z.now - z.paused
 z.base, z.next = segment_of(first), max(z.next, last)
 z.drawn, z.drawn_from, z.drawn_end = draw, first, last
--- Who joined after a deal that was lost shows the place with the ticket.
-if call('HDEL', KEYS[4], 'dealt') == 1 then z.recover_until = max(z.recover_until, z.now + z.idle * 1000) end
 return finish(1)

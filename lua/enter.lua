@@ -124,7 +124,6 @@ for at = 1, #claims, 10 do
   if not of_line and (z.now < z.recover_until or may_be_dealt()) then
     -- The servers on the list may all have spoken, but the list of this state need not have the one that knows this epoch, or this deal.
     verdicts[i] = not_yet()
-    if may_be_dealt() and seq >= z.next then call('HSET', KEYS[4], 'dealt', 1) end
   elseif of_line and seq == last_seq then
     again[i] = last_at
   elseif of_line then

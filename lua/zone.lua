@@ -17,7 +17,7 @@
 --                there that were freed lately, the last one first. And drift <born> -> "ms epoch": by how much the clock is ahead of
 --                that of another line, which servers remembered in epochs before this one, see restore.lua. And keys -> "minute count":
 --                how many joins with a key there were, see join.lua. And reign -> since when the process that has the state is a primary,
---                see unknown_run. And dealt -> 1 if somebody has shown a number of a deal that was lost
+--                see unknown_run
 --       5 on     exists while this process is known to hold the state; since when calls have been late, or nothing; not replicated
 --       6 t1, 7 t2  temporary, empty between calls
 --       8 srv    hash: server that makes decisions -> "epoch seen": up to which epoch it has given back what it remembers,
@@ -846,8 +846,8 @@ local function is_of_line(epoch, seq)
   if epoch == z.epoch then return seq < z.next, false end
   for at = 1, #past, 32 do
     local of, rev, known, limit = unpack_struct('>i8i8i8i8', past, at)
-    -- Of a line that no revision is known of, this state has no numbers below `known`. Numbers from `limit` on are of a deal that was lost.
-    if of == epoch and rev ~= PROVED and seq < limit then return rev > 0 or seq >= known, seq >= known end
+    -- Of a line that no revision is known of, this state has no numbers below `known`.
+    if of == epoch and rev ~= PROVED then return seq < limit and (rev > 0 or seq >= known), seq >= known end
     if of == epoch and seq >= known and seq < limit then return true, true end
   end
   return nil, false

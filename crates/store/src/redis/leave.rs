@@ -78,7 +78,10 @@ impl<C: Client> Redis<C> {
             .zip(&departures)
             .filter(|(_, departure)| matches!(departure, Departure::Place | Departure::Visit));
         let mut memory = lock(&zone.memory);
-        memory.as_mut().ok_or(StoreError::UnknownZone)?.note_left(gone.map(|(leaver, _)| leaver.claim.seq));
+        memory
+            .as_mut()
+            .ok_or(StoreError::UnknownZone)?
+            .note_left(gone.map(|(leaver, departure)| (leaver.claim.seq, *departure)));
         Ok(departures)
     }
 }

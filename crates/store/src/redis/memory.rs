@@ -14,7 +14,8 @@ use std::{
 };
 
 use admission::{
-    Drawn, Entry, PAGE_TICKETS, PAGE_WORDS, Pages, Policy, SlotState, Snapshot, Tally, Verdict, Window, Words,
+    Departure, Drawn, Entry, PAGE_TICKETS, PAGE_WORDS, Pages, Policy, SlotState, Snapshot, Tally, Verdict,
+    Window, Words,
 };
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -467,10 +468,10 @@ impl Memory {
     }
 
     /// Notes that the holders of these tickets left: they neither wait nor enter again.
-    pub(super) fn note_left(&mut self, seqs: impl IntoIterator<Item = u64>) {
-        for seq in seqs {
+    pub(super) fn note_left(&mut self, left: impl IntoIterator<Item = (u64, Departure)>) {
+        for (seq, departure) in left {
             let (segment, ticket) = split(seq);
-            if self.header.policy.max_active > 0 {
+            if departure == Departure::Visit && self.header.policy.max_active > 0 {
                 self.mark_left(segment, ticket);
             }
             let bits = self.segments.entry(segment).or_insert_with(Bits::new);
