@@ -55,16 +55,12 @@ local function begin_dealt(s)
   if s.known then touch(s) else start_segment(s) end
 end
 local function add(key, bits) call('BITOP', 'OR', key, key, bits) end
-local function remove(key, bits)
-  call('BITOP', 'AND', KEYS[7], key, bits)
-  call('BITOP', 'XOR', key, key, KEYS[7])
-end
 -- Whoever is known to have entered, or to be gone, by a deal that was lost, does not wait again.
 local function drop_gone(s)
   if call('EXISTS', s.lost_key) == 1 then
     gather_gone(s)
-    remove(s.live_key, KEYS[6])
-    remove(s.here_key, KEYS[6])
+    without(s.live_key, KEYS[6])
+    without(s.here_key, KEYS[6])
   end
   if s.stamped == 0 then return end
   local entries = call('GET', s.entry_key) or ''
@@ -97,7 +93,7 @@ for _, move in ipairs(moves) do
   local s, to = move.from, move.to
   begin_dealt(to)
   -- Whoever is there already, by a deal that was lost, has an age there.
-  for _, key in ipairs({ s.here_key, unpack(s.ages) }) do remove(key, to.live_key) end
+  for _, key in ipairs({ s.here_key, unpack(s.ages) }) do without(key, to.live_key) end
   for part = 1, 6 do
     local own = { s.live_key, s.here_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4] }
     local its = { to.live_key, to.here_key, to.ages[1], to.ages[2], to.ages[3], to.ages[4] }

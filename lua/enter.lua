@@ -206,8 +206,8 @@ for _, ask in ipairs(asking) do
     call('SETBIT', s.live_key, ask.bit, 0)
     call('SETBIT', s.here_key, ask.bit, 0)
     call('SETRANGE', s.entry_key, ask.bit * 12, stamp)
-    call('SETBIT', s.lost_key, SEGMENT + ask.bit, 1)
-    s.stamped, s.ended = 1, z.rev
+    note_ended(s, ask.bit)
+    s.stamped = 1
     set_live(s, s.live - 1)
     set_present(s, s.present - 1)
     begin_visit(s, ask.bit)

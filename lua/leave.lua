@@ -33,9 +33,9 @@ end
 local function end_for_good(s, bit)
   if z.now >= z.recover_until then return end
   call('SETBIT', s.lost_key, bit, 1)
-  call('SETBIT', s.lost_key, SEGMENT + bit, 1)
+  note_ended(s, bit)
   call('SETRANGE', s.entry_key, bit * 12, pack('>I6I4I2', z.now, unix_s(), 0))
-  s.stamped, s.ended, s.changed = 1, z.rev, s.known
+  s.stamped, s.changed = 1, s.known
   if not s.known then keep_entries(s) end
 end
 
@@ -45,8 +45,7 @@ local function give_up(s, seq, bit)
   if call('SETBIT', s.here_key, bit, 0) == 1 then set_present(s, s.present - 1) end
   for plane = 1, 4 do call('SETBIT', s.ages[plane], bit, 0) end
   set_live(s, s.live - 1)
-  call('SETBIT', s.lost_key, SEGMENT + bit, 1)
-  s.ended = z.rev
+  note_ended(s, bit)
   call('ZREM', KEYS[3], int(seq))
   z.evicted = z.evicted + 1
   end_for_good(s, bit)

@@ -197,11 +197,6 @@ end
 -- Of the numbers before a deal, nobody waits.
 local dealt_from = segment_of(z.drawn_from)
 
-local function without(key, those)
-  call('BITOP', 'AND', KEYS[7], key, those)
-  call('BITOP', 'XOR', key, key, KEYS[7])
-end
-
 local function merge_bits(s, live, gone_bits, entered_bits)
   if not s.known then start_segment(s) else touch(s) end
   -- The segment may have been freed.

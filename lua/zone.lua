@@ -367,6 +367,18 @@ local function cut(key, bits)
   end
 end
 
+-- Clears the bits of a bitmap that another one has.
+local function without(key, those)
+  call('BITOP', 'AND', KEYS[7], key, those)
+  call('BITOP', 'XOR', key, key, KEYS[7])
+end
+
+-- Notes that a ticket does not come back: its holder entered, or gave up the place. Its segment has changed.
+local function note_ended(s, bit)
+  call('SETBIT', s.lost_key, SEGMENT + bit, 1)
+  s.ended = z.rev
+end
+
 -- Puts into KEYS[6] who of a segment is gone, as the servers remembered it, or does not come back.
 local function gather_gone(s)
   local bytes = floor(SEGMENT / 8)

@@ -120,6 +120,29 @@ async fn hearing(fake: &Fake, air: &Air, count: usize) -> Vec<Hearing> {
     servers
 }
 
+/// Two servers that hear each other, and a zone that an operator defined.
+async fn two_with_a_zone(fake: &Fake, air: &Air) -> [Hearing; 2] {
+    fake.define(&zone("A"), &Expected::Absent, Some(&hold().into())).await.expect("answered");
+    let servers = [serve_hearing(fake, &[], air).await, serve_hearing(fake, &[], air).await];
+    pass(3.0).await;
+    servers
+}
+
+fn ada() -> Author {
+    Author { name: "ada".to_owned(), role: "admin".to_owned(), from: None }
+}
+
+/// Waits until a change is announced, for so many turns at most. The thread of the bus wakes the senders, and does not follow the virtual
+/// clock.
+async fn announced(most: u32, is_announced: impl Fn() -> bool) {
+    let mut waits = 0..most;
+    while !is_announced() {
+        assert!(waits.next().is_some(), "no server announces it");
+        std::thread::yield_now();
+        pass(0.001).await;
+    }
+}
+
 fn in_force(servers: &[Hearing], name: &str, policy: Policy) -> usize {
     servers.iter().filter(|server| server.gate.policy(name) == Some(policy)).count()
 }
@@ -159,13 +182,7 @@ fn who_finds_a_change_that_nobody_said_says_so() {
             while in_force(&servers, "A", policy) == 0 {
                 pass(0.001).await;
             }
-            // The thread of the bus wakes the senders. It does not follow the virtual clock.
-            let mut waits = 0..1_000_000;
-            while air.count() == said {
-                assert!(waits.next().is_some(), "no server announces it");
-                std::thread::yield_now();
-                pass(0.001).await;
-            }
+            announced(1_000_000, || air.count() != said).await;
             pass(0.03).await;
             assert_eq!(in_force(&servers, "A", policy), 8);
             pass(5.0).await;
@@ -253,10 +270,7 @@ fn a_cell_that_is_away_is_not_asked_more_often_for_being_talked_of() {
 fn a_notice_disturbs_no_line_and_is_told_like_a_policy() {
     in_virtual_time(async {
         let (fake, air) = (Fake::new(), Air::new());
-        fake.define(&zone("A"), &Expected::Absent, Some(&hold().into())).await.expect("answered");
-        let one = serve_hearing(&fake, &[], &air).await;
-        let two = serve_hearing(&fake, &[], &air).await;
-        pass(3.0).await;
+        let [one, two] = two_with_a_zone(&fake, &air).await;
         let calls = fake.lock().calls;
         let (told, policies) = ([&one, &two].map(|server| server.bus.published(Kind::NoticeChanged)), || {
             [&one, &two].map(|server| server.bus.published(Kind::PolicyChanged))
@@ -264,16 +278,9 @@ fn a_notice_disturbs_no_line_and_is_told_like_a_policy() {
         let before = policies();
         let notice = Notice::new([("en", "Back at noon.")]).expect("a notice");
         let said = Definition { notice, ..hold().into() };
-        let author = Author { name: "ada".to_owned(), role: "admin".to_owned(), from: None };
-        one.editor.define(author, &zone("A"), Expected::Any, Some(said.clone())).await.expect("changed");
+        one.editor.define(ada(), &zone("A"), Expected::Any, Some(said.clone())).await.expect("changed");
         assert_eq!(one.served("A").as_ref(), Some(&said));
-        // The thread of the bus wakes the senders. It does not follow the virtual clock.
-        let mut waits = 0..1_000_000;
-        while two.served("A").as_ref() != Some(&said) {
-            assert!(waits.next().is_some(), "no server announces it");
-            std::thread::yield_now();
-            pass(0.001).await;
-        }
+        announced(1_000_000, || two.served("A").as_ref() == Some(&said)).await;
         assert_eq!(fake.lock().calls, calls, "the line was called");
         assert_eq!(policies(), before);
         let now = [&one, &two].map(|server| server.bus.published(Kind::NoticeChanged));
@@ -285,12 +292,9 @@ fn a_notice_disturbs_no_line_and_is_told_like_a_policy() {
 fn a_change_of_events_alone_is_announced() {
     in_virtual_time(async {
         let (fake, air) = (Fake::new(), Air::new());
-        fake.define(&zone("A"), &Expected::Absent, Some(&hold().into())).await.expect("answered");
-        let one = serve_hearing(&fake, &[], &air).await;
-        let two = serve_hearing(&fake, &[], &air).await;
-        pass(3.0).await;
+        let [one, two] = two_with_a_zone(&fake, &air).await;
         let policies = || [&one, &two].map(|server| server.bus.published(Kind::PolicyChanged));
-        let (announced, before) = (air.count(), policies());
+        let (before_change, before) = (air.count(), policies());
         // It is so far away that neither the policy nor the notice in force changes.
         let event = Event::parse(
             "sale 2096-12-01T08:30:00Z 2096-12-01T09:00:00Z 2096-12-01T11:00:00Z usual usual - -",
@@ -298,23 +302,17 @@ fn a_change_of_events_alone_is_announced() {
         let event = event.expect("an event");
         let schedule = Schedule::new(vec![event], &hold()).expect("a schedule");
         let with_event = Definition { schedule, ..hold().into() };
-        let author = Author { name: "ada".to_owned(), role: "admin".to_owned(), from: None };
-        one.editor
-            .define(author, &zone("A"), Expected::Any, Some(with_event.clone()))
-            .await
-            .expect("changed");
-        // The thread of the bus wakes the senders. It does not follow the virtual clock.
-        let mut waits = 0..100_000;
-        while air.count() == announced {
-            assert!(waits.next().is_some(), "no server announces it");
-            std::thread::yield_now();
-            pass(0.001).await;
-        }
+        one.editor.define(ada(), &zone("A"), Expected::Any, Some(with_event.clone())).await.expect("changed");
+        announced(100_000, || air.count() != before_change).await;
         pass(0.03).await;
         assert_eq!(two.gate.definition("A").as_ref(), Some(&with_event));
         assert_eq!(policies(), before, "the policy in force stays");
         pass(5.0).await;
-        assert_eq!(air.count(), announced + 1, "a server that received a change does not announce it again");
+        assert_eq!(
+            air.count(),
+            before_change + 1,
+            "a server that received a change does not announce it again"
+        );
         assert_eq!(two.heard.heard.get(), 1);
     });
 }

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use edge::{Edge, PerClient, Protocol};
 use gate::{AnyStore, Gate};
-use tokio::{net::TcpListener, sync::watch};
+use tokio::net::TcpListener;
 use tower::service_fn;
 
 use super::{assembly::Sockets, greeting::Addresses, shutdown::Serving};
@@ -115,19 +115,14 @@ impl Listeners {
             protocol(Protocol::Http2),
         );
         let grpc_at = sockets.grpc.as_ref().and_then(|listener| listener.local_addr().ok());
-        let mut serving_public = Vec::new();
-        let (stop, stopped) = watch::channel(false);
-        let task =
-            tokio::spawn(Arc::clone(&public_edge).serve(sockets.public, stopped, config.drain_deadline));
-        serving_public.push(Serving { stop, task });
+        let drain = config.drain_deadline;
+        let serve_public = Arc::clone(&public_edge);
+        let mut serving_public =
+            vec![Serving::start(|stopped| serve_public.serve(sockets.public, stopped, drain))];
         if let Some(listener) = sockets.grpc {
-            let (stop, stopped) = watch::channel(false);
-            let task = tokio::spawn(grpc_edge.serve(listener, stopped, config.drain_deadline));
-            serving_public.push(Serving { stop, task });
+            serving_public.push(Serving::start(|stopped| grpc_edge.serve(listener, stopped, drain)));
         }
-        let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(admin_edge.serve(sockets.admin, stopped, ADMIN_DRAIN));
-        let serving_admin = Serving { stop, task };
+        let serving_admin = Serving::start(|stopped| admin_edge.serve(sockets.admin, stopped, ADMIN_DRAIN));
         let at = Addresses { public: public_at, admin: admin_at, grpc: grpc_at };
         let set_idle = Box::new(move |idle| public_edge.set_idle(idle));
         Self { public: serving_public, admin: serving_admin, at, set_idle }

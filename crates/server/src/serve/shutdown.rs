@@ -70,12 +70,21 @@ impl StopSignal {
 /// A listener that accepts connections.
 pub(super) struct Serving {
     /// Set to true, it lets the listener stop.
-    pub(super) stop: watch::Sender<bool>,
+    stop: watch::Sender<bool>,
     /// Ends when the last connection is closed.
-    pub(super) task: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
 impl Serving {
+    /// Accepts connections from now on, by what `serve` does until it is told to stop. Must be called on a tokio runtime.
+    pub(super) fn start<F>(serve: impl FnOnce(watch::Receiver<bool>) -> F) -> Self
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (stop, stopped) = watch::channel(false);
+        Self { stop, task: tokio::spawn(serve(stopped)) }
+    }
+
     async fn stop(self) {
         let _ = self.stop.send(true);
         let _ = self.task.await;

@@ -105,6 +105,15 @@ impl Bits {
     }
 }
 
+/// An entry that this server was told.
+#[derive(Clone, Copy)]
+struct Told {
+    seq: u64,
+    entry: Entry,
+    /// Whether the holder has left since.
+    has_left: bool,
+}
+
 /// What this server knows of the zone's clock in an epoch.
 #[derive(Clone, Copy)]
 pub(super) struct ClockReading {
@@ -167,10 +176,10 @@ pub(super) struct Memory {
     /// Segments without any ticket, between two lines, as of the last view of this epoch.
     unused: BTreeSet<u64>,
     /// Who left, by segment: the revision, and the bits in the bit order of Redis.
-    left: BTreeMap<u64, (u64, Bytes)>,
-    /// The entries that this server was told, sorted by instant and ticket; and whether the holder has left since. They are kept for as long
-    /// as the pass would be valid: another server may remember the entry, and not that its holder left.
-    entries: VecDeque<(u64, Entry, bool)>,
+    left: BTreeMap<u64, (u64, Vec<u8>)>,
+    /// The entries that this server was told, sorted by instant and ticket. They are kept for as long as the pass would be valid: another
+    /// server may remember the entry, and not that its holder left.
+    entries: VecDeque<Told>,
     /// The servers that make decisions, as the last view listed them.
     servers: Vec<String>,
     /// When the last call was sent that listed the servers.
@@ -337,7 +346,7 @@ impl Memory {
         if header.born == self.header.born && ahead_ms.unsigned_abs() <= SLOW_MS {
             return;
         }
-        for (_, entry, _) in &mut self.entries {
+        for Told { entry, .. } in &mut self.entries {
             entry.at_ms = entry.at_ms.saturating_add_signed(ahead_ms).max(1);
         }
     }
@@ -419,7 +428,8 @@ impl Memory {
         for (seq, entry) in entered {
             // Without a life, its holder left.
             let has_left = entry.life_s == 0;
-            self.keep(seq, Entry { life_s: if has_left { ttl_s } else { entry.life_s }, ..entry }, has_left);
+            let life_s = if has_left { ttl_s } else { entry.life_s };
+            self.keep(Told { seq, entry: Entry { life_s, ..entry }, has_left });
         }
         if let Some(bits) = self.segments.get_mut(&segment)
             && bits.wanted().is_empty()
@@ -444,7 +454,7 @@ impl Memory {
                 self.left.remove(&segment);
             }
         } else if !bits.is_empty() {
-            self.left.insert(segment, (rev, bits));
+            self.left.insert(segment, (rev, bits.into()));
         }
         Ok(())
     }
@@ -454,7 +464,7 @@ impl Memory {
         self.left.retain(|segment, _| reported.contains(segment));
         let mut pages = Vec::new();
         for (segment, (_, bits)) in &self.left {
-            let mut whole = bits.to_vec();
+            let mut whole = bits.clone();
             whole.resize(SEGMENT_BYTES, 0);
             let of_segment = (segment * PAGES as u64..).zip(pages_of(&whole));
             pages.extend(of_segment.filter(|(_, words)| **words != [0; PAGE_WORDS]));
@@ -479,40 +489,40 @@ impl Memory {
             // before their entries.
             let may_be_in = bits.has_ended(ticket) || segment < self.header.base;
             bits.enters(ticket);
-            let known = if may_be_in { self.entries.iter_mut().find(|(of, ..)| *of == seq) } else { None };
-            if let Some((.., has_left)) = known {
-                *has_left = true;
+            let known = if may_be_in { self.entries.iter_mut().find(|told| told.seq == seq) } else { None };
+            if let Some(told) = known {
+                told.has_left = true;
                 continue;
             }
             // Whoever remembers the entry knows when it was.
             let Header { now: at_ms, policy, .. } = self.header;
-            self.keep(seq, Entry { at_ms, unix_s: 0, life_s: policy.pass_ttl_s }, true);
+            let entry = Entry { at_ms, unix_s: 0, life_s: policy.pass_ttl_s };
+            self.keep(Told { seq, entry, has_left: true });
         }
     }
 
     /// Marks a visit as ended, until the next report says who left.
     fn mark_left(&mut self, segment: u64, ticket: usize) {
         let (_, bits) = self.left.entry(segment).or_default();
-        let mut marked = bits.to_vec();
-        marked.resize(marked.len().max(ticket / 8 + 1), 0);
-        marked[ticket / 8] |= mask(ticket);
-        *bits = marked.into();
+        bits.resize(bits.len().max(ticket / 8 + 1), 0);
+        bits[ticket / 8] |= mask(ticket);
     }
 
     /// Notes whose visit has ended, as the views said.
     fn note_left_of_views(&mut self) {
-        for (seq, _, has_left) in &mut self.entries {
-            let (segment, ticket) = split(*seq);
+        for told in &mut self.entries {
+            let (segment, ticket) = split(told.seq);
             let byte = self.left.get(&segment).and_then(|(_, bits)| bits.get(ticket / 8));
-            *has_left |= byte.is_some_and(|byte| byte & mask(ticket) != 0);
+            told.has_left |= byte.is_some_and(|byte| byte & mask(ticket) != 0);
         }
     }
 
     /// Keeps an entry, unless it is known.
-    fn keep(&mut self, seq: u64, entry: Entry, has_left: bool) {
-        let at = self.entries.partition_point(|(kept, of, _)| (of.at_ms, *kept) < (entry.at_ms, seq));
-        if self.entries.get(at).is_none_or(|(kept, ..)| *kept != seq) {
-            self.entries.insert(at, (seq, entry, has_left));
+    fn keep(&mut self, told: Told) {
+        let place = |of: &Told| (of.entry.at_ms, of.seq);
+        let at = self.entries.partition_point(|kept| place(kept) < place(&told));
+        if self.entries.get(at).is_none_or(|kept| kept.seq != told.seq) {
+            self.entries.insert(at, told);
         }
     }
 
@@ -528,7 +538,7 @@ impl Memory {
                     bits.enters(ticket);
                     // Also an entry that another server's call brought: if only this server remembers it, the ticket
                     // would be restored as gone, without its entry.
-                    self.keep(seq, entry, false);
+                    self.keep(Told { seq, entry, has_left: false });
                 }
             }
         }
@@ -536,7 +546,7 @@ impl Memory {
     }
 
     fn forget_expired(&mut self) {
-        while self.entries.front().is_some_and(|(_, entry, _)| entry.expires_ms() < self.header.now) {
+        while self.entries.front().is_some_and(|told| told.entry.expires_ms() < self.header.now) {
             self.entries.pop_front();
         }
     }
@@ -688,12 +698,12 @@ impl Memory {
                 Some((segment, WitnessSegment { live, gone, entered }))
             })
             .collect();
-        for &(seq, ..) in &self.entries {
-            let (segment, ticket) = split(seq);
+        for told in &self.entries {
+            let (segment, ticket) = split(told.seq);
             let known = segments.entry(segment).or_insert_with(WitnessSegment::empty);
             known.gone[ticket / 8] |= mask(ticket);
         }
-        let entry = |&(seq, entry, has_left): &(u64, Entry, bool)| {
+        let entry = |&Told { seq, entry, has_left }: &Told| {
             (seq, if has_left { Entry { life_s: 0, ..entry } } else { entry })
         };
         Witness {
@@ -717,7 +727,7 @@ impl Memory {
             leaps: self.header.leaps,
             entries: self.entries.iter().map(entry).collect(),
             segments,
-            left: self.left.iter().map(|(segment, (_, bits))| (*segment, bits.clone())).collect(),
+            left: self.left.iter().map(|(segment, (_, bits))| (*segment, bits.clone().into())).collect(),
         }
     }
 }
