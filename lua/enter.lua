@@ -51,9 +51,15 @@ end
 -- How many numbers behind the ticket of an unknown line its others may have.
 local AHEAD = 16 * SEGMENT
 
+-- From which number on this epoch gave out none because a ticket proved to have a later one, when that was first so; nil if it was not.
+local function moved_ahead_from()
+  local epoch, number = string.match(call('HGET', KEYS[4], 'ahead') or '', '(%d+) (%d+)')
+  return tonumber(epoch) == z.epoch and tonumber(number) or nil
+end
+
 -- The numbers of this ticket's segment that no known line gave out: the first one, and the first one behind them. Nil if this ticket's
 -- number is not among them. They are below this line's first number, or in a segment in which nobody has a ticket, or in the first segment
--- of the last epoch and before its first number, or behind the last number. The process that begins an epoch chooses where it begins, and
+-- of the last epoch and before its first number, or behind the last number, or behind the last one before the numbers moved ahead. The process that begins an epoch chooses where it begins, and
 -- an epoch may be lost with all servers that knew of it. Only one epoch gets such numbers, see `note_proved`.
 local function unclaimed_numbers(s, seq)
   local first, used = s.index * SEGMENT, z.floor
@@ -72,6 +78,8 @@ local function unclaimed_numbers(s, seq)
   if is_undrawn() then return nil end
   if seq >= z.next then return max(first, z.next), last end
   if seq > z.start and s.index >= z.base and not s.known then return first, last end
+  local ahead = moved_ahead_from()
+  if ahead and seq >= ahead and ahead >= first then return ahead, last end
 end
 
 -- Notes in the list of past epochs that this epoch has these numbers. Returns whether there was room for that.
@@ -116,7 +124,10 @@ for at = 1, #claims, 10 do
       -- No server has told of the ticket's epoch, and no line that is known has numbers here. The ticket itself proves the place. Others
       -- may have later numbers, and who comes now stands behind them.
       of_line, unknown, z.base = true, true, min(z.base, s.index)
-      if seq >= z.next then z.next = limit + AHEAD end
+      if seq >= z.next then
+        if not moved_ahead_from() then call('HSET', KEYS[4], 'ahead', int(z.epoch) .. ' ' .. int(z.next)) end
+        z.next = limit + AHEAD
+      end
     end
   end
   -- A number that was dealt, and that was in use by an epoch that was lost, though the line of this state has left it behind.

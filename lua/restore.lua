@@ -7,10 +7,12 @@
 --       memory: epoch, rev, next, first segment, start, born, floor; 1 if it remembers nothing else; how many
 --       people may be inside, or -1 if it does not know; 1 if it watched the zone until it was lost; how many people had
 --       entered; when the zone opens, by its clock, 0 for none; the draw by which the line was dealt last, the first number that it dealt,
---       and the first one behind, 0 for none; the leaps of the clock, as in the header; the servers that it knows of, with spaces between; all segments of which it knows tickets, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
---       bytes per record: instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the
---       policy as in policy.lua; then for each segment passed its live bits, its gone bits, the bits of those gone who
---       do not come back, because they entered or gave up the place, and those of whose visits ended, each of which may be empty
+--       and the first one behind, 0 for none; the leaps of the clock, as in the header; the servers that it knows of,
+--       with spaces between; all segments of which it knows tickets and that its line has not left behind, with
+--       spaces between; the line's earlier epochs, as in the header; the log of the last minute (10 bytes per record:
+--       instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the policy as in
+--       policy.lua; then for each segment passed its live bits, its gone bits, the bits of those gone who do not come
+--       back, because they entered or gave up the place, and those of whose visits ended, each of which may be empty
 -- Returns zone.lua's, then 1 if the memory was merged, 0 if the state had it already, -1 if it is of a line whose numbers are
 --         other people's now, so that its tickets end
 -- Cost  about 60 us per segment, and 1 us for each record of the log and each entry.
@@ -240,7 +242,15 @@ if taken == 1 and not is_over then
     local s = segments[i]
     local at = policy_at + #POLICY + (i - 1) * BITS
     local live, gone_bits, entered_bits = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    if s.index >= dealt_from and #live + #gone_bits > 0 then merge_bits(s, live, gone_bits, entered_bits) end
+    -- Another line may have numbers that the server's one has left behind.
+    local is_its_own = s.index >= w.base or not is_of_another_line
+    if s.index >= dealt_from and #live + #gone_bits > 0 and is_its_own then
+      if s.index >= z.base then
+        merge_bits(s, live, gone_bits, entered_bits)
+      else
+        note_left_behind(s, entered_bits)
+      end
+    end
   end
 end
 

@@ -16,7 +16,7 @@
 --                left_until", see visits.lua. And kept -> "segment instant segment instant ...": until when the entries of segments must be
 --                there that were freed lately, the last one first. And drift <born> -> "ms epoch": by how much the clock is ahead of
 --                that of another line, which servers remembered in epochs before this one, see restore.lua. And keys -> "minute count":
---                how many joins with a key there were, see join.lua. And reign -> since when the process that has the state is a primary,
+--                how many joins with a key there were, see join.lua. And ahead -> "epoch number": see moved_ahead_from in enter.lua. And reign -> since when the process that has the state is a primary,
 --                see unknown_run
 --       5 on     exists while this process is known to hold the state; since when calls have been late, or nothing; not replicated
 --       6 t1, 7 t2  temporary, empty between calls
@@ -29,7 +29,8 @@
 --         entry 12 bytes per ticket: when it entered, by the zone's clock (6) and by the wall clock in seconds (4), and the
 --               life of the pass in seconds (2); 0 after the holder left
 --         lost  gone, as the servers remembered it when the state was rebuilt; after these bits, those who do not come back: they
---               entered, or gave up the place, in this state or as the servers remembered it
+--               entered, or gave up the place, in this state or as the servers remembered it. Once the line has left the segment behind,
+--               both are the latter, for a while
 --         in    inside: entered, and the visit has not ended. Only where their number is limited; see visits.lua
 -- ARGV  1 epoch, 2 rev   the newest state that this server has seen; 0 0 for none
 --       3 lo, 4 hi       bounds of the zone's clock, as this server knows them; 0 for none
@@ -347,8 +348,10 @@ local function hear_everybody(s)
   s.front, s.near = 0, 0
 end
 
--- Puts a segment on the list. If the list was lost, the segment may have its bitmaps still.
+-- Puts a segment on the list. If the list was lost, the segment may have its bitmaps still; and if the line had left it behind, who does not
+-- come back.
 local function start_segment(s)
+  call('PERSIST', s.lost_key)
   s.known, s.changed = true, true
   s.generation, s.seen_all, s.rev = floor(z.now / generation_ms()), z.seen_all, z.rev
   s.stamped = call('EXISTS', s.entry_key)
@@ -379,11 +382,24 @@ local function note_ended(s, bit)
   s.ended = z.rev
 end
 
+-- Who of a segment does not come back.
+local function ended_of(s) return call('GETRANGE', s.lost_key, floor(SEGMENT / 8), -1) end
+
+-- Keeps for a while who does not come back, of a segment that the line has left behind: a server may still say that people wait there, and
+-- bring the base back to it.
+local function note_left_behind(s, ended_bits)
+  call('SET', KEYS[6], ended_bits)
+  call('SETRANGE', KEYS[6], floor(SEGMENT / 8), ended_bits)
+  call('BITOP', 'OR', s.lost_key, s.lost_key, KEYS[6])
+  call('PEXPIRE', s.lost_key, z.idle * 1000 + APART_MS)
+  call('DEL', KEYS[6])
+end
+
 -- Puts into KEYS[6] who of a segment is gone, as the servers remembered it, or does not come back.
 local function gather_gone(s)
   local bytes = floor(SEGMENT / 8)
   call('SET', KEYS[6], call('GETRANGE', s.lost_key, 0, bytes - 1))
-  call('SET', KEYS[7], call('GETRANGE', s.lost_key, bytes, -1))
+  call('SET', KEYS[7], ended_of(s))
   call('BITOP', 'OR', KEYS[6], KEYS[6], KEYS[7])
 end
 

@@ -297,8 +297,9 @@ const SLOT_MS: u64 = 120_000;
 /// How long after a fault a cluster may need: node timeout, election, the way back of a node, and the hold.
 const RECOVERY_MS: u64 = 30_000;
 
-/// A server that is silent for longer than this may come too late to tell what it knows.
-const SILENCE_MS: u64 = 20_000;
+/// A server that is silent for longer than this part of the idle time may come too late to tell what it knows: a state is rebuilt for as long
+/// as that.
+const SILENCE: u64 = 3;
 
 /// By how much a zone may open early, or a window, for each time that the clock of a node that runs is set ahead: the 250 ms of a
 /// server's bounds, and 50 ms for the way of a call.

@@ -32,8 +32,12 @@ pub(crate) fn written(plan: &Plan) -> String {
         format!("sides {}", words(&plan.node_sides)),
         format!("clocks {}", words(&plan.clock_offsets_ms)),
     ];
-    let traits =
-        [(plan.persistent, "on-disk"), (plan.replicated, "replicated"), (plan.from_file, "of-a-file")];
+    let traits = [
+        (plan.persistent, "on-disk"),
+        (plan.replicated, "replicated"),
+        (plan.from_file, "of-a-file"),
+        (plan.checked, "checked"),
+    ];
     lines.extend(traits.into_iter().filter(|(is, _)| *is).map(|(_, name)| name.to_owned()));
     if plan.policy.opens_at.unix_s > 0 {
         lines.push(format!("opens {}", plan.policy.opens_at.unix_s));
@@ -180,6 +184,7 @@ pub(crate) fn read(text: &str) -> List {
             "on-disk" => plan.persistent = true,
             "replicated" => plan.replicated = true,
             "of-a-file" => plan.from_file = true,
+            "checked" => plan.checked = true,
             "opens" => plan.policy.opens_at = line.number::<u32>().into(),
             "draw" => plan.draw_s = line.number(),
             "in-turn" => plan.in_turn_ms = line.number(),

@@ -231,6 +231,15 @@ fn every_promise_holds_when_one_server_is_asked() {
     explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 50), plan, &floors);
 }
 
+/// The same, while one fault comes soon after the other. No minute is quiet.
+#[test]
+fn every_promise_holds_in_storms() {
+    let plan = |seed| Plan::of(seed).with_storms();
+    let floors =
+        [("minutes of slots", 0), ("pairs in order", 12_000), ("ranks", 45_000), ("passes repeated", 28_000)];
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 50), plan, &floors);
+}
+
 /// The same, while the people inside are limited.
 #[test]
 fn every_promise_holds_with_people_inside() {

@@ -260,6 +260,8 @@ pub(crate) struct Plan {
     pub(crate) draw_s: u64,
     /// All users ask one server, and after so many milliseconds the next one; 0 if each asks any. The others know little.
     pub(crate) in_turn_ms: u64,
+    /// Load balancers send nobody to a server that stands still.
+    pub(crate) checked: bool,
     pub(crate) ends_ms: u64,
 }
 
@@ -316,6 +318,7 @@ impl Plan {
             repeats: 0,
             draw_s: 0,
             in_turn_ms: 0,
+            checked: false,
             ends_ms: 0,
         }
     }
@@ -402,6 +405,7 @@ impl Plan {
             repeats: dice.one_of(&[0, 0, 50]),
             draw_s: 0,
             in_turn_ms: 0,
+            checked: false,
             ends_ms: lasts_ms + 60_000,
         }
     }

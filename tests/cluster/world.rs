@@ -302,12 +302,20 @@ impl World {
 
     /// A server that the load balancer of somebody on this side finds.
     fn reach(&self, side: usize, random: &mut Random) -> Option<Rc<Server>> {
-        let cut = lock(&self.net).cluster.cuts.contains(&Cut::Sides);
+        let (cut, still) = {
+            let net = lock(&self.net);
+            let now = net.now();
+            let still: Vec<_> =
+                net.servers.iter().map(|of| self.plan.checked && of.frozen_until > now).collect();
+            (net.cluster.cuts.contains(&Cut::Sides), still)
+        };
         let servers = self.servers.borrow();
         let found: Vec<_> = servers
             .iter()
             .enumerate()
-            .filter(|(i, server)| server.is_some() && (!cut || self.plan.server_sides[*i] == side))
+            .filter(|(i, server)| {
+                server.is_some() && !still[*i] && (!cut || self.plan.server_sides[*i] == side)
+            })
             .filter_map(|(_, server)| server.clone())
             .collect();
         let any = |random: &mut Random| Rc::clone(&found[random.below(found.len())]);

@@ -4,7 +4,7 @@
 
 use gate::PassClaims;
 
-use super::{Auditor, CROWDED, Decision, HEARD_MS, Life, Promise, SILENCE_MS, Seen, Ticket};
+use super::{Auditor, CROWDED, Decision, HEARD_MS, Life, Promise, SILENCE, Seen, Ticket};
 
 impl Auditor {
     /// The decision that a pass tells of.
@@ -29,7 +29,7 @@ impl Auditor {
     fn still_knows(&self, (server, told): (usize, u64), again: u64, now: u64) -> bool {
         let runs = |life: &Life| life.server == server && life.from <= told && life.until > now;
         let cut = |&(from, until, cut): &(u64, u64, usize)| {
-            cut == server && until - from > SILENCE_MS && from <= now && until >= told
+            cut == server && until - from > self.idle_ms / SILENCE && from <= now && until >= told
         };
         // It tells once a second, when the network is whole again.
         let is_apart = |&(from, until): &(u64, u64)| from <= told && until + 2_000 >= again;
@@ -67,7 +67,8 @@ impl Auditor {
         let heard = self.heard_by_views(decision.ms);
         let is_known = by
             .into_iter()
-            .chain(told.iter().copied())
+            // Who was told later knows of both.
+            .chain(told.iter().copied().filter(|(_, ms)| *ms <= again))
             .chain(heard)
             .any(|told| self.still_knows(told, again, now));
         let lost =

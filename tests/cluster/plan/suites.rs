@@ -119,6 +119,45 @@ impl Plan {
         self
     }
 
+    /// The same run with one fault soon after the other, so that a state is lost while a loss before it is not over. People are dropped soon,
+    /// passes are short, and many people ask on when theirs have ended.
+    pub(crate) fn with_storms(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0x5708_3A11));
+        self.policy.polling_period_ms = 1_000;
+        self.policy.idle_timeout_s = 10;
+        self.policy.pass_ttl_s = 60;
+        self.checked = true;
+        // Whoever reaches no server for as long as a division lasts is dropped.
+        self.faults.retain(|(_, fault)| fault.lasts_ms() == 0);
+        for user in &mut self.users {
+            match &mut user.kind {
+                // Together with a period and its delays, no longer than the idle time.
+                Kind::Naps(_, lasts_ms) => *lasts_ms = (*lasts_ms).min(5_000),
+                kind @ (Kind::Stays | Kind::Returns) if dice.chance(50) => *kind = Kind::Insists,
+                _ => {}
+            }
+        }
+        let mut at_ms = dice.between(15_000, 60_000);
+        while at_ms < self.ends_ms - 90_000 {
+            let for_ms = dice.one_of(&[300, 2_000, 8_000]) * dice.between(5, 15) / 10;
+            let server = dice.below(self.servers);
+            let frozen = Fault::FreezeServer { server, for_ms: dice.between(5_000, 50_000) };
+            let fault = dice.one_of(&[
+                Fault::KillPrimary { for_ms },
+                Fault::KillPrimary { for_ms },
+                Fault::FreezePrimary { for_ms },
+                Fault::Flush,
+                frozen,
+            ]);
+            let second = dice.one_of(&[None, Some(Fault::Flush), Some(frozen)]);
+            self.faults.push((at_ms, fault));
+            self.faults.extend(second.map(|second| (at_ms + dice.between(0, 3_000), second)));
+            at_ms += dice.between(2_000, 30_000);
+        }
+        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
+        self
+    }
+
     /// The same run with a limit of the people inside, who stay for a while and are active at most every ten seconds.
     pub(crate) fn with_people_inside(mut self) -> Self {
         let mut dice = Dice(Random::of(self.seed ^ 0x1251_DE00));

@@ -112,7 +112,8 @@ impl World {
             }
             Fault::FreezeServer { server, for_ms } => {
                 let mut net = lock(&self.net);
-                net.servers[server].frozen_until = now + for_ms;
+                let until = net.servers[server].frozen_until;
+                net.servers[server].frozen_until = until.max(now + for_ms);
                 net.cluster.tell(now, format!("server {server} stops for {for_ms} ms"));
             }
             Fault::Change { n, mode } => {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     PAGE_BYTES, Redis, Result, Zone,
-    call::{Answer, Refused},
+    call::{ATTEMPTS, Answer, Refused},
     client::Client,
     lock,
     memory::{Memory, split},
@@ -22,21 +22,37 @@ use crate::StoreError;
 pub(super) type Polls<'a> = BTreeMap<u64, BTreeMap<usize, &'a PagePolls>>;
 
 impl<C: Client> Redis<C> {
-    /// Beats the whole line, some segments a call, and makes the snapshot.
+    /// Beats the whole line, some segments a call, and makes the snapshot. If another epoch begins between two calls, all of it is beaten
+    /// again.
     pub(super) async fn beat(
         &self,
         zone: &Zone,
         polls: &[PagePolls],
         longest_period_ms: u32,
     ) -> Result<Snapshot> {
+        for _ in 0..ATTEMPTS {
+            if let Some(snapshot) = self.beat_once(zone, polls, longest_period_ms).await? {
+                return Ok(snapshot);
+            }
+        }
+        Err(StoreError::Away(format!("the state of zone {} is begun anew again and again", zone.id)))
+    }
+
+    /// Nothing if another epoch began meanwhile.
+    async fn beat_once(
+        &self,
+        zone: &Zone,
+        polls: &[PagePolls],
+        longest_period_ms: u32,
+    ) -> Result<Option<Snapshot>> {
         let by_segment = by_segment(polls);
         let all: Vec<u64> = {
             let memory = lock(&zone.memory);
             let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
             let last = split(memory.header.next).0;
-            (memory.header.base..=last)
-                .filter(|segment| *segment == last || !memory.is_unused(*segment))
-                .collect()
+            let line =
+                (memory.header.base..=last).filter(|segment| *segment == last || !memory.is_unused(*segment));
+            memory.left_behind().chain(line).collect()
         };
         // The segments of the front come last: the counts are asked for with them.
         let mut slices = all.chunks(self.max_segments).rev().peekable();
@@ -72,14 +88,14 @@ impl<C: Client> Redis<C> {
         front
     }
 
-    /// Fetches the segments that the snapshot lacks, and makes it.
+    /// Fetches the segments that the snapshot lacks, and makes it. Nothing if another epoch began meanwhile.
     async fn complete(
         &self,
         zone: &Zone,
         ends: (u64, u64),
         counts: Vec<Counts>,
         of: Header,
-    ) -> Result<Snapshot> {
+    ) -> Result<Option<Snapshot>> {
         let outdated = {
             let memory = lock(&zone.memory);
             memory.as_ref().map(|memory| memory.outdated(of.base, &counts)).unwrap_or_default()
@@ -89,13 +105,17 @@ impl<C: Client> Redis<C> {
         }
         let mut snapshot = {
             let mut memory = lock(&zone.memory);
-            memory.as_mut().ok_or(StoreError::UnknownZone)?.make_snapshot(of.base, ends, &counts)
+            let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
+            if memory.header.epoch != of.epoch {
+                return Ok(None);
+            }
+            memory.make_snapshot(of.base, ends, &counts)
         };
         // The zone's state has only what the rules read. The limits that servers check come from the register.
         if let Some(Definition { policy, .. }) = lock(&self.register).zones.get(&zone.id) {
             snapshot.policy = snapshot.policy.with_limits_of(policy);
         }
-        Ok(snapshot)
+        Ok(Some(snapshot))
     }
 
     /// Puts this server on the zone's list of servers before its first decision there: every server that may have been told of an entry
@@ -163,6 +183,10 @@ impl<C: Client> Redis<C> {
             let (rev, bits, ended, entries) =
                 (revs.number()?, bits.bytes()?, ended.bytes()?, entries.bytes()?);
             if memory.header.epoch != header.epoch {
+                continue;
+            }
+            if *segment < header.base {
+                memory.take_last(*segment, &ended, wanted, &entries)?;
                 continue;
             }
             if !bits.is_empty() {

@@ -42,8 +42,9 @@ const PAGES: usize = SEGMENT_BYTES * 8 / PAGE_TICKETS;
 struct Bits {
     /// The revision of the segment that they show; 0 for none.
     rev: u64,
-    /// How many of the segment's tickets had been given out then. Of later tickets, only this server's own are known.
-    given: usize,
+    /// Which of the segment's tickets had been given out then, as far as this server saw the epochs that did it: between the numbers of two
+    /// epochs there are some that another process may have given out. Of others, only those are known that are marked here.
+    given: Range<usize>,
     /// Which tickets wait, in the bit order of Redis.
     live: Box<[u8; SEGMENT_BYTES]>,
     /// Which holders entered, or gave up the place, as far as this server was told. It outlives the pass: they do not wait again.
@@ -52,12 +53,14 @@ struct Bits {
     /// other servers, and this server asks whether they entered: it says nothing of an entry that it cannot give back, because the
     /// holder may not have been told of it.
     ended: Option<Box<[u8; SEGMENT_BYTES]>>,
+    /// Whether the line has left the segment behind, and Redis has told the last of it.
+    is_closed: bool,
 }
 
 impl Bits {
     fn new() -> Self {
         let nobody = || Box::new([0; SEGMENT_BYTES]);
-        Self { rev: 0, given: 0, live: nobody(), entered: nobody(), ended: None }
+        Self { rev: 0, given: 0..0, live: nobody(), entered: nobody(), ended: None, is_closed: false }
     }
 
     /// Which tickets of a byte do not come back while it is not known whether their holders entered.
@@ -79,6 +82,15 @@ impl Bits {
         first * 8..((last + 1) * 8).min(first * 8 + MAX_WANTED)
     }
 
+    /// Takes in who does not come back, at most [`SEGMENT_BYTES`]. Nothing says that those here are as new.
+    fn take_ended(&mut self, ended: &[u8]) {
+        if !ended.is_empty() {
+            let mut all = Box::new([0; SEGMENT_BYTES]);
+            all[..ended.len()].copy_from_slice(ended);
+            self.ended = Some(all);
+        }
+    }
+
     fn waits(&mut self, ticket: usize) {
         self.live[ticket / 8] |= mask(ticket);
     }
@@ -93,13 +105,28 @@ impl Bits {
         self.entered[ticket / 8] & mask(ticket) != 0
     }
 
-    /// Which of the first `given` tickets are gone. The bits of the others are 0.
-    fn gone(&self, given: usize) -> Vec<u8> {
+    fn has_any_ended(&self) -> bool {
+        self.entered.iter().any(|byte| *byte != 0)
+    }
+
+    /// Forgets all but who entered or gave up the place, of a segment that the line has left behind.
+    fn close(&mut self) {
+        let entered = std::mem::replace(&mut self.entered, Box::new([0; SEGMENT_BYTES]));
+        *self = Self { entered, is_closed: true, ..Self::new() };
+    }
+
+    /// Which of these tickets are gone. The bits of the others are 0.
+    fn gone(&self, given: &Range<usize>) -> Vec<u8> {
         let mut gone: Vec<u8> = self.live.iter().map(|live| !live).collect();
-        let (whole, rest) = (given / 8, given % 8);
-        if whole < gone.len() {
-            gone[whole] &= !(0xFF_u8.checked_shr(u32::try_from(rest).unwrap_or(0)).unwrap_or(0));
-            gone[whole + 1..].fill(0);
+        let byte_of = |ticket: usize| (ticket / 8).min(gone.len());
+        let (first, last) = (byte_of(given.start), byte_of(given.end));
+        gone[..first].fill(0);
+        if let Some(byte) = gone.get_mut(last) {
+            *byte &= !(0xFF >> (given.end % 8));
+            gone[last + 1..].fill(0);
+        }
+        if let Some(byte) = gone.get_mut(first) {
+            *byte &= 0xFF >> (given.start % 8);
         }
         gone
     }
@@ -172,6 +199,7 @@ pub(super) struct Memory {
     next_record: u64,
     /// The instant and the running total of the last record in `window`.
     last_record: (u64, u64),
+    /// Of those before the base, which the line has left behind, only who entered or gave up the place is kept.
     segments: BTreeMap<u64, Bits>,
     /// Segments without any ticket, between two lines, as of the last view of this epoch.
     unused: BTreeSet<u64>,
@@ -198,6 +226,10 @@ pub(super) struct Memory {
 
 /// How many witnesses are kept. There are more than one only if Redis loses its state again and again.
 const MAX_WITNESSES: usize = 4;
+
+/// Of how many segments that the line has left behind it is remembered who does not come back: more than have valid passes, except on the
+/// largest days.
+const MAX_LEFT_BEHIND: usize = 64;
 
 /// Of how many epochs that began after the state it is known since when.
 const MAX_AHEAD: usize = 64;
@@ -391,14 +423,43 @@ impl Memory {
         let bits = self.segments.entry(segment).or_insert_with(Bits::new);
         if rev > bits.rev {
             bits.rev = rev;
-            bits.given = given_of(segment, next);
+            bits.is_closed = false;
+            let (of_start, start) = split(self.header.start);
+            if segment >= of_start {
+                bits.given = if segment == of_start { start } else { 0 }..given_of(segment, next);
+            }
             bits.live[..live.len()].copy_from_slice(live);
             bits.live[live.len()..].fill(0);
-            if !ended.is_empty() {
-                let mut all = Box::new([0; SEGMENT_BYTES]);
-                all[..ended.len()].copy_from_slice(ended);
-                bits.ended = Some(all);
-            }
+            bits.take_ended(ended);
+        }
+        Ok(())
+    }
+
+    /// The segments that the line has left behind since this server last beat, or of which it still lacks entries.
+    pub(super) fn left_behind(&self) -> impl Iterator<Item = u64> {
+        let behind = self.segments.range(..self.header.base);
+        behind.filter(|(_, bits)| !bits.is_closed).map(|(segment, _)| *segment)
+    }
+
+    /// Takes in who does not come back, of a segment that the line has left behind, and the entries of these tickets.
+    pub(super) fn take_last(
+        &mut self,
+        segment: u64,
+        ended: &[u8],
+        of: Range<usize>,
+        entries: &[u8],
+    ) -> Result<(), Garbled> {
+        if ended.len() > SEGMENT_BYTES {
+            return Err(Garbled("a segment's bits"));
+        }
+        let Some(bits) = self.segments.get_mut(&segment) else { return Ok(()) };
+        bits.rev = 0;
+        bits.take_ended(ended);
+        self.take_entries(segment, 0, of, entries);
+        if let Some(bits) = self.segments.get_mut(&segment)
+            && bits.wanted().is_empty()
+        {
+            bits.close();
         }
         Ok(())
     }
@@ -588,7 +649,7 @@ impl Memory {
     pub(super) fn make_snapshot(&mut self, base: u64, ends: (u64, u64), counts: &[Counts]) -> Snapshot {
         let (front_end, approach_end) = ends;
         let header = Header { base, ..self.header };
-        self.segments = self.segments.split_off(&header.base);
+        self.forget_behind(base);
         self.forget_expired();
         let mut pages = Pages::with_capacity(counts.len() * PAGES);
         let unknown = Bits::new();
@@ -602,7 +663,7 @@ impl Memory {
             }
             let given = given_of(segment, header.next);
             let bits = self.segments.get(&segment).unwrap_or(&unknown);
-            let gone: Vec<Arc<Words>> = pages_of(&bits.gone(given)).collect();
+            let gone: Vec<Arc<Words>> = pages_of(&bits.gone(&(0..given))).collect();
             pages.add_spread(&gone, given, counts.present);
         }
         Snapshot {
@@ -629,6 +690,15 @@ impl Memory {
             window: Arc::clone(&self.window),
             drawn: header.drawn,
             earlier: (header.now >= header.recover_until).then(|| wire::earlier_epochs(&self.past)),
+        }
+    }
+
+    /// Forgets the segments before this one of which all is known and nothing has to be remembered. A server that stood still may say that
+    /// people wait there, and bring the base back to them after a loss, so it stays known who does not come back.
+    fn forget_behind(&mut self, base: u64) {
+        self.segments.retain(|segment, bits| *segment >= base || !bits.is_closed || bits.has_any_ended());
+        while self.segments.range(..base).count() > MAX_LEFT_BEHIND {
+            self.segments.pop_first();
         }
     }
 
@@ -682,14 +752,7 @@ impl Memory {
         let mut segments: BTreeMap<u64, WitnessSegment> = (self.header.base..last)
             .filter_map(|segment| {
                 let bits = self.segments.get(&segment)?;
-                let mut gone = bits.gone(bits.given);
-                // Numbers below this epoch's first one, in its segment, were never given out here. Perhaps another process
-                // did.
-                let (of_start, start) = split(self.header.start);
-                if of_start == segment {
-                    gone[..start / 8].fill(0);
-                    gone[start / 8] &= 0xFF >> (start % 8);
-                }
+                let mut gone = bits.gone(&bits.given);
                 // Also a ticket behind those that Redis last told of.
                 for (gone, entered) in gone.iter_mut().zip(&bits.entered[..]) {
                     *gone |= entered;
@@ -698,10 +761,15 @@ impl Memory {
                 Some((segment, WitnessSegment { live, gone, entered }))
             })
             .collect();
+        let behind = self.segments.range(..self.header.base);
+        segments
+            .extend(behind.map(|(segment, bits)| (*segment, WitnessSegment::of_ended(&bits.entered[..]))));
         for told in &self.entries {
             let (segment, ticket) = split(told.seq);
-            let known = segments.entry(segment).or_insert_with(WitnessSegment::empty);
+            let known =
+                segments.entry(segment).or_insert_with(|| WitnessSegment::of_ended(&[0; SEGMENT_BYTES]));
             known.gone[ticket / 8] |= mask(ticket);
+            known.entered[ticket / 8] |= mask(ticket);
         }
         let entry = |&Told { seq, entry, has_left }: &Told| {
             (seq, if has_left { Entry { life_s: 0, ..entry } } else { entry })
@@ -776,9 +844,9 @@ pub(super) struct WitnessSegment {
 }
 
 impl WitnessSegment {
-    fn empty() -> Self {
-        let bits = || vec![0; SEGMENT_BYTES];
-        Self { live: bits(), gone: bits(), entered: bits() }
+    /// Only who entered or gave up the place is known.
+    fn of_ended(entered: &[u8]) -> Self {
+        Self { live: Vec::new(), gone: entered.to_vec(), entered: entered.to_vec() }
     }
 }
 

@@ -252,14 +252,15 @@ impl Register {
 impl<C: Client> Redis<C> {
     /// Reads the register. If there never was one, it is created with the zones of `first`, if there are any.
     pub(super) async fn registered(&self, first: &[(ZoneId, Definition)]) -> Result<Register> {
-        let whole = self.register_reads.fetch_add(1, Relaxed) % WHOLE_EVERY == WHOLE_EVERY - 1;
+        let is_turn = self.register_reads.fetch_add(1, Relaxed) % WHOLE_EVERY == WHOLE_EVERY - 1;
         let wanted = match first {
-            [] if whole => "all",
+            [] if is_turn => "all",
             [] => "",
             _ => "first",
         };
         for _ in 0..MAX_TRIES {
             let before = lock(&self.register).clone();
+            let mut whole = wanted == "all";
             let args = before.args(wanted, first);
             let mut reply = self.of_register(&scripts::ZONES, &[], args).await?;
             if reply.is(b"-1") {
@@ -268,8 +269,10 @@ impl<C: Client> Redis<C> {
                     "the register of zones in Redis is older than what this server has seen; it is written back"
                 );
                 reply = self.of_register(&scripts::ZONES, &[], before.again()).await?;
+                // Another process may have answered now, and have the register as this server has seen it.
+                whole = false;
             }
-            let register = match before.read(reply, wanted == "all") {
+            let register = match before.read(reply, whole) {
                 Ok(register) => register,
                 Err(fault) => {
                     self.put_right(before, fault).await?;

@@ -114,7 +114,11 @@ impl<C: Client> Redis<C> {
         let mut all = &with_bits | &entries;
         all.extend(witness.left.keys());
         let all: Vec<u64> = all.into_iter().collect();
-        let names = all.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+        // Another line may have segments that this one has left behind.
+        let has_tickets = |segment: &&u64| {
+            **segment >= witness.base || entries.contains(segment) || witness.left.contains_key(segment)
+        };
+        let names = all.iter().filter(has_tickets).map(u64::to_string).collect::<Vec<_>>().join(" ");
         let parts = parts(witness, &all, self.max_segments);
         let count = parts.len();
         for (i, Part { segments: slice, with_bits, entries }) in parts.into_iter().enumerate() {
