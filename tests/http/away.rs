@@ -59,7 +59,8 @@ pub(crate) fn polls_are_answered_and_nobody_enters() {
         assert_eq!(join().status, 503, "round {round}");
     }
     assert_eq!(weir.get("/healthz").status, 200, "restarting it would not help");
-    eventually("not ready", || (weir.get("/readyz").status == 503).then_some(()));
+    let why = eventually("not ready", || Some(weir.admin_get("/readyz")).filter(|reply| reply.status == 503));
+    assert!(why.text().contains("disk"), "{}", why.text());
 
     limit_files(&weir, None);
     eventually("joins are taken again", || (join().status == 200).then_some(()));

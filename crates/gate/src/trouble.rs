@@ -65,8 +65,8 @@ kinds! {
     ReadOnly, "read_only", "the address leads to a replica; it must lead to the primary";
     /// The server reads its data.
     Loading, "loading", "wait until Redis has read its data";
-    /// Redis can't write its disk.
-    NoDisk, "disk", "make room on the disk of Redis, or look at its log for why it cannot save";
+    /// Redis can't write its disk, or the embedded store its files.
+    NoDisk, "disk", "make room on the disk of the store; the log of Redis says why it cannot save";
     /// A script or command blocks the server.
     Blocked, "busy", "a command of another client blocks Redis; redis-cli SCRIPT KILL ends a script";
     /// The user may not run a command.
@@ -115,6 +115,12 @@ impl TroubleKind {
             ("LOADING", Self::Loading),
             ("MASTERDOWN", Self::Loading),
             ("MISCONF", Self::NoDisk),
+            // Of the system, about the embedded store's files.
+            ("No space left", Self::NoDisk),
+            ("File too large", Self::NoDisk),
+            ("Disk quota exceeded", Self::NoDisk),
+            ("Read-only file system", Self::NoDisk),
+            ("Input/output error", Self::NoDisk),
             ("BUSY ", Self::Blocked),
             ("NOPERM", Self::Denied),
             ("NOAUTH", Self::Denied),
@@ -198,6 +204,10 @@ mod tests {
             ("READONLY You can't write against a read only replica.", TroubleKind::ReadOnly),
             ("TRYAGAIN Multiple keys request during rehashing of slot", TroubleKind::SlotMoving),
             ("CLUSTERDOWN Hash slot not served", TroubleKind::NoSlot),
+            (
+                "can't write /var/lib/weir/weir.redb: No space left on device (os error 28)",
+                TroubleKind::NoDisk,
+            ),
             ("no server has slot 12", TroubleKind::NoSlot),
             ("127.0.0.1:6379: ERR max number of clients reached", TroubleKind::TooManyClients),
             ("127.0.0.1:6379: is no Sentinel (ERR unknown command 'SENTINEL')", TroubleKind::WrongKind),

@@ -69,6 +69,8 @@ pub struct Engine<J> {
     away: Option<String>,
     /// The earliest instant at which to try the journal again.
     reload_ms: u64,
+    /// The journal failed, and has written nothing since. A call that changes nothing does not show that it works again.
+    is_unproved: bool,
 }
 
 impl<J: Journal> Engine<J> {
@@ -94,6 +96,7 @@ impl<J: Journal> Engine<J> {
             floor_ms: last_ms,
             away: None,
             reload_ms: 0,
+            is_unproved: false,
         })
     }
 
@@ -340,7 +343,8 @@ impl<J: Journal> Engine<J> {
         Ok(rows.into_iter().map(|(minute, bytes)| (minute, Row::from_bytes(&bytes))).collect())
     }
 
-    /// Makes all changes since the last commit durable. If nothing changed, the journal is not called.
+    /// Makes all changes since the last commit durable. If nothing changed, the journal is not called, unless it failed and has written
+    /// nothing since.
     ///
     /// # Errors
     /// [`StoreError::Away`]: the results of the group's calls must not be shown.
@@ -366,11 +370,12 @@ impl<J: Journal> Engine<J> {
             .collect();
         let has_changes =
             !zones.is_empty() || !learned.is_empty() || !draws.is_empty() || !minutes.is_empty();
-        if has_changes
+        if (has_changes || self.is_unproved)
             && let Err(error) = self.journal.commit(&Batch { at_ms: now.ms, zones, learned, draws, minutes })
         {
             return Err(self.abandon(error.to_string()));
         }
+        self.is_unproved = false;
         self.puts.extend(self.new_puts.drain(..));
         Ok(())
     }
@@ -386,6 +391,7 @@ impl<J: Journal> Engine<J> {
         self.new_draws.clear();
         self.new_minutes.clear();
         self.away = Some(why.clone());
+        self.is_unproved = true;
         StoreError::Away(why)
     }
 

@@ -154,6 +154,29 @@ fn a_journal_that_is_away_is_tried_now_and_then() {
     assert_eq!(join(&mut engine, &z, 1, 5_000 + RELOAD_AFTER_MS).expect("back").first, 0);
 }
 
+/// A disk that is full can be read. As long as nothing can be written, no call says that the store works.
+#[test]
+fn a_journal_that_does_not_write_is_away_for_calls_that_change_nothing() {
+    let z = zone("Z");
+    let mut engine = engine(MemoryJournal::default());
+    put(&mut engine, &z, narrow(), 0);
+    let beat = |engine: &mut Engine<Faulty>, ms| {
+        let beaten = engine.beat(&z, &[], 0, at(ms));
+        engine.commit(at(ms)).and(beaten)
+    };
+    beat(&mut engine, 10).expect("beats");
+    engine.journal_mut().fails = Fails::Commit;
+    assert!(join(&mut engine, &z, 1, 20).is_err());
+    for ms in (1_000..5_000).step_by(50) {
+        assert!(matches!(beat(&mut engine, ms), Err(StoreError::Away(_))), "{ms}");
+    }
+    engine.journal_mut().fails = Fails::No;
+    beat(&mut engine, 6_000).expect("it is back");
+    let commits = engine.journal().commits;
+    beat(&mut engine, 6_001).expect("beats");
+    assert_eq!(engine.journal().commits, commits, "nothing is written for nothing");
+}
+
 #[test]
 fn a_put_that_was_refused_is_no_put() {
     let (old, new) = (zone("OLD"), zone("NEW"));
