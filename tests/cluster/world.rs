@@ -5,7 +5,7 @@
 
 mod copies;
 mod draws;
-mod faults;
+mod inject;
 mod seals;
 
 use std::{

@@ -39,8 +39,8 @@ mod minutes;
 mod operator_view;
 mod orders;
 mod polls;
+mod publish;
 mod published;
-mod report;
 mod visitors;
 mod wait_status;
 
@@ -193,7 +193,7 @@ impl<L: Line> Room<L> {
         let id = bus.zone(&zone);
         let policy = definition.policy_at(store::unix_ms() / 1_000);
         let forecast = ZoneForecast::new(&policy);
-        let put = report::timed(bus, id, StoreCall::Put, 1, line.put(policy));
+        let put = publish::timed(bus, id, StoreCall::Put, 1, line.put(policy));
         let (put, ()) = tokio::join!(put, forecast.exchange(&line, &zone, 0));
         let (view, trouble) = match put {
             Ok(snapshot) => (forecast.observe(snapshot), None),

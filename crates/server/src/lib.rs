@@ -9,7 +9,7 @@
 //! | [`change_log`] | the list of the last changes |
 //! | [`keys`], [`passes`] | keys on disk; signed passes |
 //! | [`metrics`], [`stats`] | series for Prometheus; figures for operators, minute by minute |
-//! | `busyness` | measures how busy the server is, and paces polls |
+//! | `load_meter` | measures how busy the server is, and paces polls |
 //! | [`fanout`], [`servers`] | messages between servers; the list of servers |
 //! | [`stock`] | what is left in the zones, as people are told |
 //! | `outgoing` | connections to other servers over HTTP |
@@ -30,7 +30,6 @@
 #![recursion_limit = "256"]
 
 pub mod access;
-mod busyness;
 pub mod change_log;
 pub mod cli;
 pub mod clock;
@@ -43,6 +42,7 @@ mod fields;
 mod html;
 pub mod http;
 pub mod keys;
+mod load_meter;
 pub mod metrics;
 pub mod otlp;
 mod outgoing;

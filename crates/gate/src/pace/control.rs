@@ -11,7 +11,7 @@
 //!   not lower the bound further while the use stays the same. It rises over the longest period, because what is told now is seen a whole
 //!   period later.
 //!
-//! Invariants: the room is never less than a tenth of what the processors allow, so polls never stop; others who use the whole machine
+//! Invariants: the room is never less than a tenth of what all calls may take, so polls never stop; others who use the whole machine
 //! leave this server a set part of it.
 
 use std::{collections::VecDeque, fmt};

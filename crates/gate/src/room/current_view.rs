@@ -18,7 +18,7 @@ use super::{
     causes::{Causes, NO_EPOCH},
     line_limit::LineEnd,
     polls::PollMap,
-    report::saturating,
+    publish::saturating,
 };
 use crate::limits::ZoneLimits;
 

@@ -55,16 +55,14 @@ impl<L: Line> Room<L> {
         if !self.is_away() || self.shown_away_ms() < self.open_after_ms {
             return false;
         }
-        // A store with the state of a newer version is there, and the newer servers let people in.
-        if self.trouble().is_some_and(|trouble| trouble.kind == TroubleKind::Newer) {
-            return false;
-        }
         let current = self.current.load();
         let policy = &current.view.policy;
         // A line that an operator holds, or a zone that is closed or not yet open, stays so.
         policy.on_store_failure == OnStoreFailure::Open
             && matches!(policy.mode, Mode::Auto | Mode::Open)
             && current.view.opens_in_ms(current.ms_at(Instant::now())) == 0
+            // A store with the state of a newer version is there, and the newer servers let people in. The last question, because it takes a lock.
+            && self.trouble().is_none_or(|trouble| trouble.kind != TroubleKind::Newer)
     }
 
     /// The answer for a ticket that entered without the store; none for an ordinary ticket.

@@ -2,10 +2,10 @@
 //!
 //! Calls that arrive while a call is in flight go out together as the next one. A beat goes out every second while
 //! anybody waits or is known to be inside, while the store is away, and until a minute after the last entry; a zone that nobody
-//! uses costs nothing. Orders come before calls, however many calls wait.
+//! uses costs nothing. Orders come before joins and claims, however many wait.
 //!
 //! Invariants: every call is answered, with the store's answer or its error; a call whose caller has gone is not sent; while the
-//! store is away, only beats are sent to it.
+//! store is away, only beats and orders are sent to it.
 
 use std::sync::{Arc, Weak};
 
@@ -21,7 +21,7 @@ use super::{
     Room,
     calls::{Answer, Answered, Call, ClaimOutcome, JoinOutcome, NewTicket, away},
     orders::Orders,
-    report::saturating,
+    publish::saturating,
 };
 use crate::{caught::caught, trips::Sent};
 

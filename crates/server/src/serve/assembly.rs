@@ -19,7 +19,6 @@ use tokio::{
 
 use super::zones::{self, Followers};
 use crate::{
-    busyness,
     change_log::ChangeLog,
     clock::unix_ms,
     config::Config,
@@ -37,6 +36,7 @@ use crate::{
         wait::Pages,
     },
     keys::{self, IfMissing, Keys, fingerprints},
+    load_meter,
     metrics::Metrics,
     otlp::Tracer,
     past_events::PastEvents,
@@ -111,7 +111,7 @@ pub(super) async fn assemble(
     tasks.spawn(Arc::clone(&metrics).follow(counted, Arc::clone(&gate)));
     tasks.spawn(Arc::clone(&metrics).run_upkeep());
     tasks.spawn(Arc::clone(&metrics).follow_troubles(Arc::clone(&gate)));
-    tasks.spawn(busyness::follow(Arc::clone(&gate), Arc::clone(&metrics)));
+    tasks.spawn(load_meter::follow(Arc::clone(&gate), Arc::clone(&metrics)));
     if let Some(certificates) = &certificates {
         tasks.spawn(Arc::clone(certificates).follow(Arc::clone(bus)));
     }

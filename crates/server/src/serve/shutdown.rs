@@ -2,11 +2,11 @@
 //!
 //! SIGHUP reloads the configuration. The first SIGTERM or SIGINT stops the server in this order:
 //!
-//! 1. Streams end, and clients are asked to connect elsewhere.
+//! 1. The server says that it is not ready, also to the other servers. Streams end, and clients are asked to connect elsewhere.
 //! 2. The listeners of clients and proxies accept what is already in their queues, and nothing more. Each finishes its requests,
 //!    at most until the drain deadline.
-//! 3. The store hears that this server stops.
-//! 4. The admin listener, which has said meanwhile that the server is not ready, stops in the same way.
+//! 3. Each zone's store hears that this server stops.
+//! 4. The admin listener stops in the same way.
 //! 5. The statistics of the last minute are stored, and a collector gets the last traces.
 //!
 //! The second signal ends the process at once.

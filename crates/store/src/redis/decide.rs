@@ -1,7 +1,7 @@
 //! The decisions: joins and claims.
 //!
 //! Invariant: a verdict comes from one script call; nothing is decided here. Only "gone" is not passed on if the ticket shows that
-//! the state is old.
+//! the state is old, and who is in a recovery without a rank is told 1.
 
 use std::collections::{BTreeSet, HashMap};
 

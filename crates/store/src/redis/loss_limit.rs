@@ -3,7 +3,7 @@
 //! Each loss begins an epoch, and a state remembers 64 of them: whoever waits through more loses the place. A Redis that evicts
 //! keys would use them up within seconds. So where losses do not end, the zone is away between them.
 //!
-//! Invariant: however often keys vanish, the epochs of the last half hour are remembered.
+//! Invariant: however often keys vanish, the epochs of the last 25 minutes are remembered.
 
 use std::{collections::VecDeque, time::Duration};
 

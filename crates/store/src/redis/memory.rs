@@ -1,10 +1,11 @@
 //! What a server remembers of a zone. Its snapshots are made from this memory, and a lost state is rebuilt from it.
 //!
 //! Each reply carries the header and the new records of the log; a beat also carries the bits of the segments that
-//! changed. The tickets and entries of this server's own calls are added at once.
+//! changed, and brings the entries that were made by calls of other servers. The tickets and entries of this server's own calls are added
+//! at once.
 //!
-//! Invariants: within an epoch, the memory never goes back to an older revision. A ticket that this server was told is
-//! gone is never remembered as waiting.
+//! Invariants: within an epoch, the memory never goes back to an older revision. A ticket of which this server
+//! was told that it entered, or left, is never remembered as waiting.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},

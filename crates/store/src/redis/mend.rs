@@ -3,7 +3,7 @@
 //!
 //! Redis can lose one key of a zone and keep the others: by a hand, or by a slot that was being moved when a node died.
 //!
-//! Invariant: a state that cannot be mended is not begun anew more often than [`MOST`] times in [`WITHIN`].
+//! Invariant: a state that cannot be mended is not begun anew by a server more often than [`MOST`] times in each [`WITHIN`].
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const WITHIN: Duration = Duration::from_secs(10);
 /// How many segments are looked through for values of a wrong type. A longer line has that many at its beginning and its end.
 const LOOKED_THROUGH: usize = 64;
 
-/// When a server last began a state anew.
+/// Since when a server counts how often it began a state anew, and how often that was.
 #[derive(Default)]
 pub(super) struct Mended {
     since: Option<Instant>,

@@ -1,7 +1,7 @@
 //! The scripts, as they are sent to Redis.
 //!
-//! The scripts of a zone begin with the text of `lua/zone.lua` and end with that of `lua/end.lua`. Those of the register begin with
-//! `lua/register.lua`.
+//! The scripts that use the rules of a line begin with the text of `lua/zone.lua` and end with that of `lua/end.lua`. Those of the register
+//! begin with `lua/register.lua`. The others stand alone.
 //!
 //! Invariant: a test pins the SHA-1 of each script, so that none changes by accident.
 
