@@ -181,7 +181,8 @@ for at = 1, #claims, 10 do
         asking[#asking + 1] = { seq = seq, s = s, bit = bit, verdict = i }
       end
     end
-    if out_at == 0 and not live and epoch ~= z.epoch and (is_recovering() or may_be_dealt()) then
+    local may_come_back = out_at == 0 and not live and epoch ~= z.epoch
+    if may_come_back and (is_recovering() or may_be_dealt() and call('GETBIT', s.lost_key, SEGMENT + bit) == 0) then
       -- Another server may remember that it entered, or the ticket has the number from before a deal that was lost.
       verdicts[i] = not_yet()
     end

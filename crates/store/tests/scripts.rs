@@ -33,7 +33,7 @@ fn all() -> [&'static Script; 20] {
 const PINNED: [(&str, &str); 20] = [
     ("join", "32c9dff84da547873962e750293a40f5ffdc4a5c"),
     ("find", "2783e011dce2ef4e660e5a92edb844febe2689cb"),
-    ("enter", "2cba09cbf3b4353db6a83a076f255f800c78f58d"),
+    ("enter", "a2efd7c9853dc4ba363ab5aee040ec81aa09a31c"),
     ("beat", "4c25128a338fdf0ede0a5ab800923e3965a740e1"),
     ("census", "075c041bdf1ade21bf23ed72c7d2b9e23119d782"),
     ("deal", "08f01ed948938764ae1afda4dcb2133ee327421c"),

@@ -205,8 +205,8 @@ impl Auditor {
 
     /// Whether a node's clock was set while no server ran that had seen a ticket of `since`. A server that stands still or is
     /// cut off, from then until now or until it is too late, does not run; nor does one in the other part of a divided network, because
-    /// it is too late once one in the node's part has called. While a slot is half moved no server reaches the zone, and one that starts
-    /// may be the first to do so.
+    /// it is too late once one in the node's part has called. A server that starts may be the first to call: the others call once a second,
+    /// and while a slot is half moved none reaches the zone.
     pub(super) fn nobody_knows_the_time(&self, since: u64, now: u64) -> bool {
         self.clock_set.iter().any(|&at| {
             let is_silent = |life: &Life| {
@@ -220,9 +220,10 @@ impl Auditor {
                 life.from < since && life.until > at + 5_000 && is_near && !is_silent(life)
             };
             let nobody = |side: &usize| !self.lives.iter().any(|life| tells(life, *side));
-            let begins = |until: u64| self.lives.iter().any(|life| (at..until + 5_000).contains(&life.from));
+            let begins = |until: u64| self.lives.iter().any(|life| (at..until).contains(&life.from));
+            let half_moved = self.half_moved.iter().filter(|&&(from, until)| from <= at && at <= until);
             let is_beginner_first =
-                self.half_moved.iter().any(|&(from, until)| from <= at && at <= until && begins(until));
+                half_moved.map(|&(_, until)| until + 5_000).chain([at + 1_500]).any(begins);
             (since..=now).contains(&at) && (is_beginner_first || self.server_sides.iter().any(nobody))
         })
     }
