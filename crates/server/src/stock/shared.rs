@@ -31,8 +31,9 @@ const WHOLE_EVERY: u32 = 20;
 /// How long a change waits for its turn, where the calls before it take long.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a change is tried while others change the same zone.
-const MAX_TRIES: usize = 8;
+/// How often a change is tried while others change the same zone, as in the register of zones: a slow server may lose many times in a row to one
+/// that is fast.
+const MAX_TRIES: usize = 32;
 
 /// What is left in the zones of one cell.
 pub(super) struct SharedStock {
