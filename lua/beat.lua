@@ -92,7 +92,7 @@ local function free_segment(s)
   local ended = ended_of(s)
   call('UNLINK', s.lost_key)
   if #ended > 0 then note_left_behind(s, ended) end
-  s.stamped, s.changed = 0, true
+  s.stamped, s.changed, s.is_freed = 0, true, true
 end
 for i = 1, #segments do
   local s = segments[i]
@@ -101,7 +101,7 @@ for i = 1, #segments do
 end
 while is_done(by_index[z.base]) do
   local s = by_index[z.base]
-  free_segment(s)
+  if not s.is_freed then free_segment(s) end
   call('HDEL', KEYS[4], int(z.base))
   s.changed = false
   z.base = z.base + 1
@@ -303,9 +303,9 @@ for i = 1, #segments do
   local s, own = segments[i], from + (i - 1) * OF_SEGMENT
   local has, wanted, first = tonumber(ARGV[own]), tonumber(ARGV[own + 3]), tonumber(ARGV[own + 4])
   revs[i], bits[i], ended[i], entries[i] = int(s.rev), '', '', ''
-  local is_open = s.known and s.index >= z.base
-  if is_open and s.rev > has then bits[i] = call('GET', s.live_key) or '\0' end
-  if not is_open or s.ended > has then ended[i] = ended_of(s) end
+  local is_left_behind = s.index < z.base
+  if not is_left_behind and s.rev > has then bits[i] = call('GET', s.live_key) or '\0' end
+  if is_left_behind or s.ended > has then ended[i] = ended_of(s) end
   if wanted > 0 then entries[i] = call('GETRANGE', s.entry_key, first * 12, (first + wanted) * 12 - 1) end
 end
 return finish(int(front_end), int(approach_end), rows, revs, bits, ended, entries, servers)

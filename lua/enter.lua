@@ -59,8 +59,9 @@ end
 
 -- The numbers of this ticket's segment that no known line gave out: the first one, and the first one behind them. Nil if this ticket's
 -- number is not among them. They are below this line's first number, or in a segment in which nobody has a ticket, or in the first segment
--- of the last epoch and before its first number, or behind the last number, or behind the last one before the numbers moved ahead. The process that begins an epoch chooses where it begins, and
--- an epoch may be lost with all servers that knew of it. Only one epoch gets such numbers, see `note_proved`.
+-- of the last epoch and before its first number, or behind the last number, or behind the last one before the numbers moved ahead. The
+-- process that begins an epoch chooses where it begins, and an epoch may be lost with all servers that knew of it. Only one epoch gets such
+-- numbers, see `note_proved`.
 local function unclaimed_numbers(s, seq)
   local first, used = s.index * SEGMENT, z.floor
   local last = first + SEGMENT

@@ -16,8 +16,8 @@
 --                left_until", see visits.lua. And kept -> "segment instant segment instant ...": until when the entries of segments must be
 --                there that were freed lately, the last one first. And drift <born> -> "ms epoch": by how much the clock is ahead of
 --                that of another line, which servers remembered in epochs before this one, see restore.lua. And keys -> "minute count":
---                how many joins with a key there were, see join.lua. And ahead -> "epoch number": see moved_ahead_from in enter.lua. And reign -> since when the process that has the state is a primary,
---                see unknown_run
+--                how many joins with a key there were, see join.lua. And ahead -> "epoch number": see moved_ahead_from in enter.lua. And
+--                reign -> since when the process that has the state is a primary, see unknown_run
 --       5 on     exists while this process is known to hold the state; since when calls have been late, or nothing; not replicated
 --       6 t1, 7 t2  temporary, empty between calls
 --       8 srv    hash: server that makes decisions -> "epoch seen": up to which epoch it has given back what it remembers,

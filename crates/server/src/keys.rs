@@ -1,8 +1,8 @@
 //! Secrets on disk: the keys that seal tokens and sign passes.
 //!
 //! If no files are configured, the first start makes the keys in the data directory. Invariants: a key file is complete or
-//! absent, even if the process is killed at any moment. No other user may read it, but the group of a file that root owns. A running server makes no keys: a file
-//! that is missing at a reload is a mistake, and a new key would cost everybody the place.
+//! absent, even if the process is killed at any moment. No other user may read it, but the group of a file that root owns. A running server
+//! makes no keys: a file that is missing at a reload is a mistake, and a new key would cost everybody the place.
 
 use std::{
     fs::{self, File, OpenOptions},

@@ -61,7 +61,7 @@ impl<L: Line> Room<L> {
         policy.on_store_failure == OnStoreFailure::Open
             && matches!(policy.mode, Mode::Auto | Mode::Open)
             && current.view.opens_in_ms(current.ms_at(Instant::now())) == 0
-            // A store with the state of a newer version is there, and the newer servers let people in. The last question, because it takes a lock.
+            // A store with the state of a newer version is there, and the newer servers let people in. Asked last, because it takes a lock.
             && self.trouble().is_none_or(|trouble| trouble.kind != TroubleKind::Newer)
     }
 

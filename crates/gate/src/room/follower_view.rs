@@ -1,7 +1,8 @@
 //! A zone at one instant as streams use it, which tell many holders at once.
 //!
 //! The view is looked up once for all holders. What a holder is told depends on the view and the ticket only. Invariant:
-//! this counts as a poll of the ticket's holder and answers what a poll would answer, but for the period of a busy server: streams ask nothing.
+//! this counts as a poll of the ticket's holder and answers what a poll would answer, but for the period of a busy server: streams ask
+//! nothing.
 
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! The visitors inside a zone, as far as this server knows them: who was active here since the last report, and who left.
 //!
 //! Activity is a bit that is set without a lock, once somebody of its page was active here. Invariants: an activity is reported by the
-//! next report, or by a later one if that fails; it may be lost if it is the first one on its page for a while. A visit is one of this line: an epoch that the line does not know marks nobody.
+//! next report, or by a later one if that fails; it may be lost if it is the first one on its page for a while. A visit is one of this line:
+//! an epoch that the line does not know marks nobody.
 
 use std::{
     collections::HashMap,

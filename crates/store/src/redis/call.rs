@@ -1,8 +1,7 @@
 //! One call of a zone's script: its keys and arguments, its reply, and what to do when the state was lost.
 //!
 //! Invariant: each call carries the newest revision that this server has seen of the zone; only those that rebuild a state believe any. A
-//! script refuses a call whose
-//! revision is newer than its own state, so a state that lost something decides nothing before it is rebuilt.
+//! script refuses a call whose revision is newer than its own state, so a state that lost something decides nothing before it is rebuilt.
 
 use std::{fmt, sync::atomic::Ordering};
 

@@ -4,8 +4,8 @@
 //! changed, and brings the entries that were made by calls of other servers. The tickets and entries of this server's own calls are added
 //! at once.
 //!
-//! Invariants: within an epoch, the memory never goes back to an older revision. A ticket of which this server
-//! was told that it entered, or left, is never remembered as waiting.
+//! Invariants: within an epoch, the memory never goes back to an older revision. A ticket of which this server was told that it entered, or
+//! left, is never remembered as waiting.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -457,9 +457,7 @@ impl Memory {
         bits.rev = 0;
         bits.take_ended(ended);
         self.take_entries(segment, 0, of, entries);
-        if let Some(bits) = self.segments.get_mut(&segment)
-            && bits.wanted().is_empty()
-        {
+        if let Some(bits) = self.segments.get_mut(&segment).filter(|bits| bits.ended.is_none()) {
             bits.close();
         }
         Ok(())
@@ -836,7 +834,7 @@ pub(super) struct Witness {
 /// The bits of one segment, in the bit order of Redis.
 #[derive(Clone)]
 pub(super) struct WitnessSegment {
-    /// Who waits.
+    /// Who waits; empty if nothing is known of that.
     pub(super) live: Vec<u8>,
     /// Who does not wait any more.
     pub(super) gone: Vec<u8>,

@@ -91,7 +91,7 @@ impl Rule {
             Self::Undrawn => &[("return z.draw > 0 and z.draw ~= z.drawn end", "return false end")],
             Self::Once => &[("drift, is_first = tonumber(first), false", "is_first = true")],
             Self::Anew => &[("    z.earlier_at, z.earlier = z.presumed_at, z.presumed\n", "")],
-            Self::Ended => &[("if not is_open or s.ended > has then", "if false then")],
+            Self::Ended => &[("if is_left_behind or s.ended > has then", "if false then")],
             Self::Kept => &[("  if next(freed) then add_kept(freed, parts) end\n", "")],
         }
     }
