@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::address::{Address, Library, Settings};
 
+mod driver;
 mod fred;
 pub mod inspect;
 mod link;
@@ -17,6 +18,7 @@ mod listener;
 mod redis_rs;
 mod routes;
 mod server;
+mod stream;
 mod topology;
 
 pub use listener::{Heard, Listener};

@@ -4,81 +4,32 @@
 //! server of a cluster is down, fred's router serves none of them (docs/decisions/fred-cluster-client.md), and its
 //! queue has no limit.
 //!
-//! Invariant: when the connection is lost, fred's task ends, and so does every call. Without a connection, fred still
-//! accepts commands but answers none. Therefore each call also waits for the end of the task.
-
-use std::net::SocketAddr;
+//! Invariant: when the connection is lost, fred's task ends, and so does every call (see [`super::driver`]). Without a connection, fred
+//! still accepts commands but answers none.
 
 use ::fred::{
     clients::Client,
     error::Error,
     interfaces::ClientLike as _,
     types::{
-        Builder, ClusterHash, ConnectHandle, CustomCommand, Resp3Frame, Value as Arg,
+        Builder, ClusterHash, CustomCommand, Resp3Frame, Value as Arg,
         config::{Config, Server, ServerConfig, TcpConfig, TlsConfig, TlsConnector},
     },
-};
-use rustls::{
-    ClientConfig, RootCertStore,
-    crypto::aws_lc_rs,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-};
-use rustls_native_certs::load_native_certs;
-use tokio::{
-    net::{TcpStream, lookup_host},
-    sync::watch,
-    task::{AbortHandle, JoinSet},
 };
 
 use super::{
     Value,
+    driver::Driver,
     link::{Answer, Command, Link},
+    stream::{addresses, first_of, tls},
 };
 use crate::address::{Address, Password, Settings};
-
-/// How many addresses of one name are tried.
-const MAX_ADDRESSES: usize = 16;
 
 /// A connection.
 pub(super) struct Connection {
     client: Client,
-    router: Router,
-}
-
-/// fred's task. It ends when the connection is lost; dropping this closes the connection.
-struct Router {
-    task: AbortHandle,
-    /// Why the task has ended; `None` while it runs.
-    end: watch::Receiver<Option<String>>,
-}
-
-impl Router {
-    fn watch(task: ConnectHandle) -> Self {
-        let (sender, end) = watch::channel(None);
-        let router = Self { task: task.abort_handle(), end };
-        tokio::spawn(async move {
-            let reason = match task.await {
-                Ok(Err(error)) => said(&error),
-                _ => "the connection was closed".to_owned(),
-            };
-            sender.send_replace(Some(reason));
-        });
-        router
-    }
-
-    /// Waits until the task has ended, and returns why.
-    async fn ended(&self) -> String {
-        let mut end = self.end.clone();
-        let reason = end.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
-        // Without a reason, the runtime is shutting down.
-        reason.unwrap_or_else(|| "the connection was closed".to_owned())
-    }
-}
-
-impl Drop for Router {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    /// Runs fred's router.
+    driver: Driver,
 }
 
 impl Link for Connection {
@@ -87,7 +38,7 @@ impl Link for Connection {
             username: address.user.clone(),
             password: address.password.as_ref().map(Password::reveal),
             server: ServerConfig::Centralized { server: reachable(host, port).await },
-            tls: if address.tls { Some(tls(settings)?) } else { None },
+            tls: if address.tls { Some(TlsConfig::from(TlsConnector::from(tls(settings)?))) } else { None },
             ..Config::default()
         };
         let mut builder = Builder::from_config(config);
@@ -102,17 +53,15 @@ impl Link for Connection {
         let client = builder.build().map_err(|error| said(&error))?;
         // The first command waits for the connection. fred's own `wait_for_connect` may wait for ever: it reads the state, and
         // subscribes to changes later.
-        let router = Router::watch(client.connect());
-        Ok(Self { client, router })
+        let driver = Driver::watch(client.connect(), |ended| ended.err().map(|error| said(&error)));
+        Ok(Self { client, driver })
     }
 
     async fn send(&self, commands: Vec<Command>) -> Result<Vec<Answer>, String> {
         tokio::select! {
             biased;
             answers = exchange(&self.client, commands) => answers,
-            // fred cancels the commands of its queue and ends its task later. It never answers a command that arrives
-            // in between.
-            reason = self.router.ended() => Err(reason),
+            reason = self.driver.ended() => Err(reason),
         }
     }
 }
@@ -141,30 +90,16 @@ fn in_words(text: &str) -> Option<String> {
 /// packets are dropped.
 async fn reachable(host: &str, port: u16) -> Server {
     let mut server = Server::new(host, port);
-    let Ok(found) = lookup_host((host, port)).await else { return server };
-    if let Some(address) = first_of(found.take(MAX_ADDRESSES).collect()).await {
+    let found = addresses(host, port).await.unwrap_or_default();
+    // Without a choice, fred connects once, and says itself what is wrong.
+    if found.len() > 1
+        && let Ok((_, address)) = first_of(found).await
+    {
         server.host = address.ip().to_string().into();
         // Its certificate has the name.
         server.tls_server_name = Some(host.into());
     }
     server
-}
-
-/// The first of several addresses to take a connection; none if there is no choice.
-async fn first_of(addresses: Vec<SocketAddr>) -> Option<SocketAddr> {
-    if addresses.len() < 2 {
-        return None;
-    }
-    let mut attempts = JoinSet::new();
-    for address in addresses {
-        attempts.spawn(async move { TcpStream::connect(address).await.map(|_| address) });
-    }
-    while let Some(attempt) = attempts.join_next().await {
-        if let Ok(Ok(address)) = attempt {
-            return Some(address);
-        }
-    }
-    None
 }
 
 /// Sends commands, and waits for fred's answers.
@@ -199,34 +134,6 @@ fn parts(command: Command) -> (CustomCommand, Vec<Arg>) {
     (name, command.args.into_iter().map(Arg::Bytes).collect())
 }
 
-fn tls(settings: &Settings) -> Result<TlsConfig, String> {
-    let mut roots = RootCertStore::empty();
-    let certificates = match &settings.ca_pem {
-        Some(pem) => CertificateDer::pem_slice_iter(pem)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| format!("the PEM of the certificates: {error}"))?,
-        None => load_native_certs().certs,
-    };
-    for certificate in certificates {
-        roots.add(certificate).map_err(|error| format!("a certificate: {error}"))?;
-    }
-    let config = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into())
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots);
-    let config = match &settings.identity {
-        None => config.with_no_client_auth(),
-        Some(identity) => {
-            let chain = CertificateDer::pem_slice_iter(&identity.certificate_pem).collect::<Result<_, _>>();
-            let chain = chain.map_err(|error| format!("the PEM of the client's certificate: {error}"))?;
-            let key = PrivateKeyDer::from_pem_slice(&identity.key_pem)
-                .map_err(|error| format!("the PEM of the client's key: {error}"))?;
-            config.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
-        }
-    };
-    Ok(TlsConnector::from(config).into())
-}
-
 /// Converts a frame. The outer error is for replies that scripts cannot give.
 fn answer(frame: Resp3Frame) -> Result<Answer, String> {
     Ok(Ok(match frame {
@@ -259,7 +166,7 @@ fn value(arg: Arg) -> Result<Value, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::driver::tests::assert_calls_end, *};
 
     #[test]
     fn errors_are_words_and_no_debug_text() {
@@ -272,39 +179,13 @@ mod tests {
         assert!(said(&own).ends_with("WRONGPASS invalid password"));
     }
 
-    /// A name may have an address where nobody listens, such as `[::1]`, and one whose packets are dropped.
-    #[tokio::test]
-    async fn all_addresses_of_a_name_are_tried() {
-        let local = |address: &str| -> SocketAddr { address.parse().expect("an address") };
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let there = listener.local_addr().expect("it is bound");
-        let refused = local(&format!("[::1]:{}", there.port()));
-        let refused_too = local(&format!("127.0.0.2:{}", there.port()));
-        // TEST-NET-1: no machine has this address.
-        let dropped = local("192.0.2.1:6379");
-        for before in [vec![refused], vec![refused_too, dropped], vec![dropped, refused]] {
-            let found = first_of(before.into_iter().chain([there]).collect()).await;
-            assert_eq!(found, Some(there));
-        }
-        assert_eq!(first_of(vec![refused, refused_too]).await, None);
-    }
-
     /// A client without a task keeps commands for ever, as one does whose task is about to end.
     #[tokio::test]
     async fn a_call_that_fred_never_answers_ends_with_the_connection() {
-        for count in [1, 2] {
+        assert_calls_end(async |driver| {
             let client = Builder::default_centralized().build().expect("a client");
-            let router = Router::watch(tokio::spawn(std::future::pending()));
-            let task = router.task.clone();
-            let connection = Connection { client, router };
-            let mut call = std::pin::pin!(connection.send(vec![Command::new("PING", []); count]));
-            tokio::select! {
-                biased;
-                answers = &mut call => panic!("there is no connection, but an answer: {answers:?}"),
-                () = tokio::task::yield_now() => task.abort(),
-            }
-            let ended = tokio::time::timeout(std::time::Duration::from_secs(10), call).await;
-            assert_eq!(ended, Ok(Err("the connection was closed".to_owned())), "{count} commands");
-        }
+            Connection { client, driver }
+        })
+        .await;
     }
 }

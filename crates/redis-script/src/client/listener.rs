@@ -19,7 +19,6 @@ use ::fred::util::redis_keyslot;
 use bytes::Bytes;
 use redis::{
     AsyncConnectionConfig, Cmd, ProtocolVersion, PushInfo, PushKind, RedisConnectionInfo, RedisError, Value,
-    aio::MultiplexedConnection,
 };
 use tokio::{
     sync::mpsc,
@@ -29,7 +28,7 @@ use tokio::{
 
 use super::{
     link::Link,
-    redis_rs::connect,
+    redis_rs::{Connection, connect},
     routes::{Routes, Shared, redirected},
     server::{BACKOFF, HostPort},
 };
@@ -216,7 +215,7 @@ async fn open<L: Link>(
     shared: &Shared<L>,
     (host, port): &HostPort,
     config: AsyncConnectionConfig,
-) -> Result<MultiplexedConnection, String> {
+) -> Result<Connection, String> {
     let access = &shared.access;
     let mut login = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP3);
     if let Some(user) = &access.address.user {
@@ -225,13 +224,16 @@ async fn open<L: Link>(
     if let Some(password) = &access.address.password {
         login = login.set_password(password.reveal());
     }
-    let connected = connect((host, *port), &access.address, &access.settings, login, config).await;
-    connected.map_err(|error| error.to_string())
+    connect((host, *port), &access.address, &access.settings, login, config).await
 }
 
 /// Runs a command whose answer does not matter.
-async fn ask(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<(), String> {
-    let reply: Result<Value, RedisError> = command.query_async(connection).await;
+async fn ask(Connection { connection, driver }: &mut Connection, command: &Cmd) -> Result<(), String> {
+    let reply: Result<Value, RedisError> = tokio::select! {
+        biased;
+        reply = command.query_async(connection) => reply,
+        reason = driver.ended() => return Err(reason),
+    };
     reply.map(drop).map_err(|error| match (error.code(), error.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),
         _ => error.to_string(),

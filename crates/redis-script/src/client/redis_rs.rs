@@ -3,19 +3,20 @@
 //! One multiplexed connection serves one server. redis-rs' cluster routing is not used: it never gives up a frozen
 //! server, even after a replica has taken over.
 //!
-//! Invariant: the connection does not reconnect and has no response timeout; [`super::server`] does both.
+//! Invariant: the connection does not reconnect and has no response timeout; [`super::server`] does both. When it is lost, every call
+//! over it ends (see [`super::driver`]).
 
 use bytes::Bytes;
 use redis::{
-    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo as _, Pipeline,
-    RedisConnectionInfo, RedisError, ServerError, TlsCertificates, Value as Reply,
-    aio::MultiplexedConnection, io::tcp::TcpSettings,
+    AsyncConnectionConfig, Pipeline, RedisConnectionInfo, ServerError, Value as Reply,
+    aio::MultiplexedConnection,
 };
-use rustls::crypto::aws_lc_rs;
 
 use super::{
     Value,
+    driver::Driver,
     link::{Answer, Command, Link},
+    stream,
 };
 use crate::address::{Address, Settings};
 
@@ -23,13 +24,16 @@ use crate::address::{Address, Settings};
 const QUEUE: usize = 1_024;
 
 /// A connection.
-pub(super) struct Connection(MultiplexedConnection);
+pub(super) struct Connection {
+    pub(super) connection: MultiplexedConnection,
+    /// Reads and writes.
+    pub(super) driver: Driver,
+}
 
 impl Link for Connection {
     async fn open(host: &str, port: u16, address: &Address, settings: &Settings) -> Result<Self, String> {
         let (login, config) = (RedisConnectionInfo::default(), AsyncConnectionConfig::new());
-        let connected = connect((host, port), address, settings, login, config).await;
-        let connection = connected.map(Self).map_err(|error| error.to_string())?;
+        let connection = connect((host, port), address, settings, login, config).await?;
         // Sent here and not by redis-rs, which hides the server's answer.
         if let Some(password) = &address.password {
             let words =
@@ -51,8 +55,14 @@ impl Link for Connection {
                 pipeline.arg(&arg[..]);
             }
         }
-        let replies = self.0.clone().send_packed_commands(&pipeline, 0, count).await;
-        let replies = replies.map_err(|error| error.to_string())?;
+        let mut connection = self.connection.clone();
+        let replies = tokio::select! {
+            biased;
+            replies = connection.send_packed_commands(&pipeline, 0, count) => {
+                replies.map_err(|error| error.to_string())?
+            }
+            reason = self.driver.ended() => return Err(reason),
+        };
         if replies.len() != count {
             return Err(format!("{} replies to {count} commands", replies.len()));
         }
@@ -60,40 +70,24 @@ impl Link for Connection {
     }
 }
 
-/// Opens a connection with this login and configuration, and the settings that all connections share.
+/// Opens a connection with this login and configuration, and the settings that all connections share. The caller sets the time limit.
+///
+/// # Errors
+/// The message of the system or of the server.
 pub(super) async fn connect(
     (host, port): (&str, u16),
     address: &Address,
     settings: &Settings,
     login: RedisConnectionInfo,
     config: AsyncConnectionConfig,
-) -> Result<MultiplexedConnection, RedisError> {
-    let host = host.to_owned();
-    let server = if address.tls {
-        // redis-rs uses the process-wide provider. If one is installed already, it stays.
-        drop(aws_lc_rs::default_provider().install_default());
-        ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
-    } else {
-        ConnectionAddr::Tcp(host, port)
-    };
+) -> Result<Connection, String> {
+    let stream = stream::open(host, port, address, settings).await?;
     let login = login.set_skip_set_lib_name();
-    let tcp = TcpSettings::default().set_nodelay(true);
-    let info = server.into_connection_info()?.set_tcp_settings(tcp).set_redis_settings(login);
-    let client = if address.tls {
-        let client_tls = settings.identity.clone().map(|identity| ClientTlsConfig {
-            client_cert: identity.certificate_pem,
-            client_key: identity.key_pem,
-        });
-        let certificates = TlsCertificates { client_tls, root_cert: settings.ca_pem.clone() };
-        Client::build_with_tls(info, certificates)?
-    } else {
-        Client::open(info)?
-    };
-    let config = config
-        .set_connection_timeout(Some(settings.connect_timeout))
-        .set_response_timeout(None)
-        .set_pipeline_buffer_size(QUEUE);
-    client.get_multiplexed_async_connection_with_config(&config).await
+    let config = config.set_response_timeout(None).set_pipeline_buffer_size(QUEUE);
+    let opened = MultiplexedConnection::new_with_config(&login, stream, config).await;
+    let (connection, driver) = opened.map_err(|error| error.to_string())?;
+    let driver = Driver::watch(tokio::spawn(driver), |()| None);
+    Ok(Connection { connection, driver })
 }
 
 /// Converts a reply. The outer error is for replies that scripts cannot give.
@@ -121,5 +115,26 @@ pub(super) fn text(error: &ServerError) -> String {
     match error.details() {
         Some(details) => format!("{} {details}", error.code()),
         None => error.code().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::driver::tests::assert_calls_end, *};
+
+    /// The queue of a task that has ended keeps what was put into it in that moment.
+    #[tokio::test]
+    async fn a_call_that_redis_rs_never_answers_ends_with_the_connection() {
+        assert_calls_end(async |driver| {
+            let (stream, _) = tokio::io::duplex(1_024);
+            let login = RedisConnectionInfo::default().set_skip_set_lib_name();
+            let config = AsyncConnectionConfig::new().set_response_timeout(None);
+            let opened = MultiplexedConnection::new_with_config(&login, stream, config).await;
+            let (connection, never_polled) = opened.expect("nothing is sent");
+            // Dropped, it would empty its queue.
+            std::mem::forget(never_polled);
+            Connection { connection, driver }
+        })
+        .await;
     }
 }
