@@ -10,7 +10,7 @@ use redis_script::{
 use tempfile::TempDir;
 
 use crate::{
-    Cluster, Standalone, assert_away, connect, count, impatient, keys, redis::Options, settings, try_connect,
+    Cluster, Standalone, assert_away, connect, count, keys, patient, redis::Options, settings, try_connect,
     with_both,
 };
 
@@ -34,10 +34,10 @@ async fn user_and_password(library: Library) {
     assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
     let client = connect(&url(":other@"), &settings(library)).await;
     assert_eq!(count(&client, "a").await, Ok(Value::Int(2)));
-    let refused = try_connect(&url("weir:guess@"), &impatient(library)).await.map(drop);
+    let refused = try_connect(&url("weir:guess@"), &patient(library)).await.map(drop);
     assert_away(&refused, "WRONGPASS");
     assert!(!format!("{refused:?}").contains("guess"), "{refused:?}");
-    assert_away(&try_connect(&url(""), &impatient(library)).await.map(drop), "NOAUTH");
+    assert_away(&try_connect(&url(""), &patient(library)).await.map(drop), "NOAUTH");
 }
 
 /// The smallest permissions that a user needs. The book's page about Redis lists them.
@@ -131,10 +131,10 @@ async fn certificates_in_a_cluster(library: Library) {
 async fn other_certificates_are_refused(library: Library) {
     let (theirs, ours) = (Certificates::make(), Certificates::make());
     let server = Standalone::start_with(&theirs.options());
-    let refused = try_connect(&server.url(), &ours.settings(impatient(library))).await.map(drop);
+    let refused = try_connect(&server.url(), &ours.settings(patient(library))).await.map(drop);
     assert_away(&refused, "ertificate");
     // The system's CAs do not know it either.
-    let refused = try_connect(&server.url(), &impatient(library)).await.map(drop);
+    let refused = try_connect(&server.url(), &patient(library)).await.map(drop);
     assert_away(&refused, "ertificate");
 }
 
@@ -144,11 +144,11 @@ async fn certificates_of_clients(library: Library) {
     let server = Standalone::start_with(&theirs.options().arg(&["--tls-auth-clients", "yes"]));
     let client = connect(&server.url(), &theirs.with_identity(settings(library))).await;
     assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
-    let without = try_connect(&server.url(), &theirs.settings(impatient(library))).await.map(drop);
+    let without = try_connect(&server.url(), &theirs.settings(patient(library))).await.map(drop);
     assert_away(&without, "");
     let wrong = Settings {
         ca_pem: Some(theirs.ca_pem.clone().into_bytes()),
-        ..others.with_identity(impatient(library))
+        ..others.with_identity(patient(library))
     };
     assert_away(&try_connect(&server.url(), &wrong).await.map(drop), "");
 }
@@ -172,7 +172,7 @@ async fn sentinels_with_their_own_login(library: Library) {
     ] {
         let sentinel = Standalone::sentinel_with("main", &primary, &format!("{knows}{rules}"));
         let url = format!("redis-sentinel://:servers@127.0.0.1:{}?service=main", sentinel.port());
-        let with = |login| Settings { sentinel: login, ..impatient(library) };
+        let with = |login| Settings { sentinel: login, ..patient(library) };
         let client = connect(&url, &Settings { sentinel: Some(right), ..settings(library) }).await;
         count(&client, "a").await.expect("the primary is found");
         assert_away(&try_connect(&url, &with(Some(wrong))).await.map(drop), "WRONGPASS");
@@ -186,7 +186,7 @@ async fn password_is_replaced(library: Library) {
     server.command(&["ACL", "SETUSER", "weir", "on", ">first", "~*", "+@all"]);
     let url = server.url().replace("://", "://weir:first@");
     let address = Address::parse(&url).expect("an address");
-    let client = AnyClient::connect(&address, &settings(library)).await.unwrap_or_else(|why| panic!("{why}"));
+    let client = AnyClient::connect(&address, &patient(library)).await.unwrap_or_else(|why| panic!("{why}"));
     assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
     server.command(&["ACL", "SETUSER", "weir", "resetpass", ">second"]);
     assert_eq!(count(&client, "a").await, Ok(Value::Int(2)));

@@ -12,7 +12,7 @@ use redis_script::{address::Library, client::Value};
 
 use crate::{
     COUNT, Cluster, DEADLINE, ONE, Standalone, assert_away, connect, count, count_at_last, impatient, keys,
-    now,
+    now, patient,
     redis::{Options, Proxy},
     replica_of, run, settings, try_connect, with_both,
 };
@@ -41,7 +41,7 @@ with_both!(
 async fn absent_at_the_start(library: Library) {
     let mut server = Standalone::start();
     server.kill();
-    assert_away(&try_connect(&server.url(), &impatient(library)).await.map(drop), "refused");
+    assert_away(&try_connect(&server.url(), &patient(library)).await.map(drop), "refused");
     server.restart();
     server.stop();
     assert_away(&try_connect(&server.url(), &impatient(library)).await.map(drop), "within 500 ms");
@@ -56,7 +56,7 @@ async fn demoted_primary_behind_a_name_is_left(library: Library) {
     let second = replica_of(&first);
     let of = |server: &Standalone| (Ipv4Addr::LOCALHOST, server.port()).into();
     let address = Proxy::start(of(&first));
-    let client = connect(&format!("redis://127.0.0.1:{}", address.port()), &settings(library)).await;
+    let client = connect(&format!("redis://127.0.0.1:{}", address.port()), &patient(library)).await;
     assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
     assert_eq!(run(&client, &COUNT, "a", ONE).await, Ok(Value::Int(2)));
     let port = second.port().to_string();
