@@ -6,13 +6,13 @@
 //! returns all of it or nothing.
 
 mod disk;
-mod memory;
+mod in_memory;
 
 use std::{collections::BTreeMap, io, ops::Range, path::PathBuf};
 
 use admission::{Delta, Image, ZoneId};
 
-pub use self::{disk::DiskJournal, memory::MemoryJournal};
+pub use self::{disk::DiskJournal, in_memory::MemoryJournal};
 use crate::minutes::MINUTES_KEPT;
 
 /// A draw of a zone.

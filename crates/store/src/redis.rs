@@ -4,7 +4,7 @@
 //! (a beat of a very long line takes several).
 //! - `call` makes a call and parses its reply; `decide`, `leave`, `beat`, `visits` and `draw` are the calls; `restore` rebuilds a lost state,
 //!   `mend` one that lacks a part, and `loss_limit` limits how many losses are mended in a row.
-//! - `memory` is what this server remembers of a zone; `wire` converts bytes.
+//! - `zone_memory` is what this server remembers of a zone; `wire` converts bytes.
 //! - `learned` keeps what servers learnt about the people who wait, `minutes` what they counted.
 //! - `register` keeps the zones' definitions, `channel` announces changes, `servers` lists the servers, `stock` keeps what is
 //!   left in the zones.
@@ -19,7 +19,6 @@ mod draw;
 mod learned;
 mod leave;
 mod loss_limit;
-mod memory;
 mod mend;
 mod minutes;
 mod register;
@@ -31,6 +30,7 @@ pub mod servers;
 pub mod stock;
 mod visits;
 mod wire;
+mod zone_memory;
 
 use std::{
     collections::HashMap,
@@ -57,10 +57,10 @@ pub use redis_script::{address, client};
 use address::{Address, Settings};
 use call::{ATTEMPTS, Refused, common_args};
 use client::{AnyClient, Client, Confirm};
-use memory::Memory;
 use mend::Mended;
 use register::Register;
 use wire::{Garbled, SEGMENT};
+use zone_memory::ZoneMemory;
 
 /// How many segments one call passes at most. This bounds how long a call blocks Redis.
 const MAX_SEGMENTS: usize = 16;
@@ -103,7 +103,7 @@ struct Zone {
     /// The first part of its keys.
     prefix: String,
     /// `None` before the first reply.
-    memory: Mutex<Option<Memory>>,
+    memory: Mutex<Option<ZoneMemory>>,
     /// Whether this server has made a decision here, or is about to. Its calls have its name from then on.
     decides: AtomicBool,
     /// Set once Redis has this server on the zone's list. Decisions wait for it.
@@ -199,7 +199,7 @@ impl<C: Client> Redis<C> {
     /// The policy of a zone that is in force now by its schedule; none if the register does not have the zone. The zone's own clock
     /// counts while it has an opening, and otherwise that of the register.
     fn policy_of(&self, zone: &Zone) -> Option<Policy> {
-        let of_zone = lock(&zone.memory).as_ref().and_then(Memory::unix_ms);
+        let of_zone = lock(&zone.memory).as_ref().and_then(ZoneMemory::unix_ms);
         let register = lock(&self.register);
         let unix_ms = of_zone.unwrap_or_else(|| register.unix_ms());
         Some(register.zones.get(&zone.id)?.policy_at(unix_ms / 1_000))

@@ -11,10 +11,9 @@ use super::{
     PAGE_BYTES, Redis, Result, Zone,
     call::{ATTEMPTS, Answer, Refused},
     client::Client,
-    lock,
-    memory::{Memory, split},
-    scripts, text,
+    lock, scripts, text,
     wire::{self, Counts, Garbled, Header, SEGMENT},
+    zone_memory::{ZoneMemory, split},
 };
 use crate::StoreError;
 
@@ -148,7 +147,7 @@ impl<C: Client> Redis<C> {
             let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
             slice.iter().map(|segment| memory.entries_wanted(*segment)).collect()
         };
-        let own = |memory: &Memory| {
+        let own = |memory: &ZoneMemory| {
             let mut args = Vec::with_capacity(slice.len() * 5 + 2);
             for (segment, wanted) in slice.iter().zip(&wanted) {
                 let (at, bytes) = polls.get(segment).map_or((0, Vec::new()), poll_bytes);

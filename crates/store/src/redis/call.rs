@@ -13,10 +13,9 @@ use super::sabotage;
 use super::{
     Redis, Zone,
     client::{Client, ClientError, Script},
-    lock,
-    memory::Memory,
-    scripts, text,
+    lock, scripts, text,
     wire::{self, Garbled, Header, Reply},
+    zone_memory::ZoneMemory,
 };
 use crate::StoreError;
 
@@ -109,7 +108,7 @@ impl<C: Client> Redis<C> {
         zone: &Zone,
         script: &'static Script,
         (segments, more): (&[u64], &[Bytes]),
-        own: impl Fn(&Memory) -> Vec<Bytes>,
+        own: impl Fn(&ZoneMemory) -> Vec<Bytes>,
     ) -> std::result::Result<Answer, Refused> {
         for _ in 0..ATTEMPTS {
             let args = {
@@ -164,7 +163,7 @@ impl<C: Client> Redis<C> {
             let mut memory = lock(&zone.memory);
             match &mut *memory {
                 None => {
-                    *memory = Some(Memory::new(header, past, &log, sent)?);
+                    *memory = Some(ZoneMemory::new(header, past, &log, sent)?);
                     (false, true)
                 }
                 Some(memory) => {
@@ -274,7 +273,7 @@ pub(super) fn keys_of(prefix: &str, segments: &[u64], names: &[&str]) -> impl It
 /// The arguments that each script of a zone takes first. Without a memory, the script believes any state. `name` is that of
 /// a server that makes decisions; other callers have an empty one.
 pub(super) fn common_args(
-    memory: Option<&Memory>,
+    memory: Option<&ZoneMemory>,
     held_ms: u64,
     name: &Bytes,
     segments: &[u64],

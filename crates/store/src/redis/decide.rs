@@ -12,10 +12,9 @@ use super::{
     Redis, Result, Zone,
     call::{ATTEMPTS, Answer, Refused},
     client::Client,
-    lock,
-    memory::{Memory, split},
-    scripts, text,
+    lock, scripts, text,
     wire::{self, Garbled, Header, Reply, SEGMENT},
+    zone_memory::{ZoneMemory, split},
 };
 use crate::{JoinedOnce, StoreError};
 
@@ -33,7 +32,7 @@ impl<C: Client> Redis<C> {
         self.join_server_list(zone).await?;
         let key_names: Vec<Bytes> = keys.iter().map(|(_, key)| name_of(zone, *key)).collect();
         let places: Bytes = keys.iter().flat_map(|(place, _)| place.to_be_bytes()).collect();
-        let own = |_: &Memory| {
+        let own = |_: &ZoneMemory| {
             vec![text(count), places.clone(), text(JoinKey::KEPT_MS), text(JoinKey::MOST_A_MINUTE)]
         };
         let mut next = lock(&zone.memory).as_ref().ok_or(StoreError::UnknownZone)?.header.next;

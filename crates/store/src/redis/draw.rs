@@ -12,10 +12,9 @@ use super::{
     Redis, Result, Zone,
     call::{ATTEMPTS, Answer, Refused},
     client::{Client, Script},
-    lock,
-    memory::split,
-    scripts, text,
+    lock, scripts, text,
     wire::{self, Garbled, Reply, SEGMENT_BYTES},
+    zone_memory::split,
 };
 use crate::StoreError;
 

@@ -12,10 +12,9 @@ use super::{
     Redis, Result, Zone,
     call::{Refused, keys_of},
     client::Client,
-    lock,
-    memory::split,
-    scripts,
+    lock, scripts,
     wire::Garbled,
+    zone_memory::split,
 };
 use crate::StoreError;
 

@@ -13,9 +13,8 @@ use super::{
     Redis, Result, Zone,
     call::{self, Refused, Torn, common_args},
     client::Client,
-    lock,
-    memory::split,
-    scripts, text,
+    lock, scripts, text,
+    zone_memory::split,
 };
 use crate::StoreError;
 
@@ -72,7 +71,7 @@ impl<C: Client> Redis<C> {
             }
             let of_epoch = header.filter(|of| epoch.is_none_or(|epoch| epoch == of.epoch));
             // The bounds of another epoch's clock say nothing here.
-            let clock = memory.as_ref().filter(|_| of_epoch.is_some()).map(super::Memory::bounds);
+            let clock = memory.as_ref().filter(|_| of_epoch.is_some()).map(super::ZoneMemory::bounds);
             (header, clock, segments)
         };
         let epoch = epoch.or(known.map(|of| of.epoch)).unwrap_or(0);

@@ -15,10 +15,9 @@ use super::{
     Known, Redis, Result, Zone,
     call::{Refused, common_args, keys, keys_of, refused},
     client::{Client, ClientError, Script},
-    lock,
-    memory::{Witness, split},
-    scripts, text,
+    lock, scripts, text,
     wire::{self, Garbled, Header, Reply},
+    zone_memory::{Witness, split},
 };
 use crate::StoreError;
 

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use super::memory::Witness;
+use super::zone_memory::Witness;
 use crate::redis::client::Script;
 
 /// A rule to break.

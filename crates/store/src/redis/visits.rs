@@ -13,10 +13,9 @@ use super::{
     beat::{Polls, by_segment, poll_bytes},
     call::{Answer, Refused, keys_of},
     client::Client,
-    lock,
-    memory::{Memory, split},
-    scripts, text,
+    lock, scripts, text,
     wire::{Garbled, Reply},
+    zone_memory::{ZoneMemory, split},
 };
 use crate::{Left, StoreError};
 
@@ -70,7 +69,7 @@ impl<C: Client> Redis<C> {
 
     /// Reports some segments. Returns all in which anybody is inside or left lately.
     async fn report_slice(&self, zone: &Zone, slice: &[u64], seen: &Polls<'_>) -> Result<Vec<u64>> {
-        let own = |memory: &Memory| {
+        let own = |memory: &ZoneMemory| {
             let mut args = vec![text(slice.len())];
             for segment in slice {
                 args.extend([text(segment), text(memory.left_rev_of(*segment))]);

@@ -189,7 +189,7 @@ impl ClockReading {
 
 /// One zone as this server remembers it.
 #[derive(Clone)]
-pub(super) struct Memory {
+pub(super) struct ZoneMemory {
     pub(super) header: Header,
     /// The line's earlier epochs, as the scripts write them.
     past: Bytes,
@@ -282,7 +282,7 @@ fn new_window(header: &Header) -> Window {
     window
 }
 
-impl Memory {
+impl ZoneMemory {
     /// The memory after the first reply.
     pub(super) fn new(header: Header, past: Bytes, log: &[u8], sent: Instant) -> Result<Self, Garbled> {
         let mut memory = Self {
