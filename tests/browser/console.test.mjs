@@ -260,7 +260,8 @@ test("a refusal of the server is shown", async (t) => {
   await at.getByLabel("Token").fill(TOKENS.operator);
   await at.keyboard.press("Enter");
   await at.getByRole("button", { name: "Halve the rate" }).click();
-  await dialog(at).getByRole("button", { name: "Change it" }).waitFor();
+  // The preview is made with the role of before.
+  await dialog(at).getByRole("button", { name: "Change it", disabled: false }).waitFor();
   // Meanwhile the operator becomes a viewer.
   weir.configure((FEW + ROLES).replace('role = "operator"', 'role = "viewer"'));
   weir.signal("SIGHUP");
