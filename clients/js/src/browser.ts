@@ -60,7 +60,8 @@ export function browser(): Platform {
       addEventListener("offline", () => hear("offline"), { signal });
       return () => life.abort();
     },
-    beacon: (address, text) => navigator.sendBeacon(address, text),
+    // Some browsers can be told to have none.
+    beacon: (address, text) => typeof navigator.sendBeacon === "function" && navigator.sendBeacon(address, text),
     warn(server) {
       if (!navigator.onLine || new URL(server).origin === globalThis.origin) return;
       const cure =

@@ -25,7 +25,7 @@ export interface Options {
 
 /**
  * Resumes this person's place in the zone, or takes one.
- * Throws a `TypeError` if `zone` is empty or `server` is not an address of http or https.
+ * Throws a `TypeError` if `zone` is empty or `server` is not a plain address of http or https.
  */
 export function wait({ server, zone, platform }: Options): Place {
   return begin(server, zone, () => platform ?? (typeof document === "undefined" ? node() : browser()));

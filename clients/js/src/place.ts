@@ -8,9 +8,9 @@
 // The device's clock decides only how old stored figures are, and to ask sooner.
 
 import { SLOWEST_MS, untilOwnPoll, untilPoll, untilRetry } from "./pace.js";
-import type { Platform, Reply, Request, Signal } from "./platform.js";
+import type { Platform, Reply, Request, Signal, Storage } from "./platform.js";
 import { Problem, problemOf, problemOfReply, type Trouble } from "./problem.js";
-import { Unreadable, answerOf, jsonOf, textOf, waitingOf, type Answer, type Reason, type Stock, type Waiting } from "./reply.js";
+import { Unreadable, answerOf, isToken, jsonOf, textOf, waitingOf, type Answer, type Reason, type Stock, type Waiting } from "./reply.js";
 import { events } from "./stream.js";
 
 /** A stream sends data every 5 s. After this much silence it is treated as broken. */
@@ -106,6 +106,18 @@ interface Kept {
   entered?: boolean;
 }
 
+/** The place of a text in the storage; `null` if the text is none. Whoever can write there may have written anything. */
+function keptOf(stored: string): Kept | null {
+  const kept = JSON.parse(stored) as Kept | null;
+  if (!kept || !isToken(kept.token) || typeof kept.heard !== "number") return null;
+  const isNumber = (value: unknown): value is number => typeof value === "number" && Number.isFinite(value);
+  if (!Array.isArray(kept.eta) || kept.eta.length !== 3 || !kept.eta.every(isNumber)) kept.eta = null;
+  for (const field of ["first", "progress", "rank", "opens_ms", "period_ms"] as const) {
+    if (!isNumber(kept[field])) delete kept[field];
+  }
+  return kept;
+}
+
 /** One loop that asks for a place. */
 class Run {
   readonly #life = new AbortController();
@@ -145,6 +157,10 @@ export class Place {
   #toldAt = 0;
   /** Whether the place in the storage is from long ago, by the device's clock. */
   #isOld = false;
+  /** The user asked for a new place, and this tab has none yet. A place of another tab that is lost is then replaced without asking. */
+  #wantsNew = false;
+  /** The storage refused something, so what it has may be from long ago: it is not read any more. */
+  #isStorageLost = false;
   /** The running loop, or the last one. */
   #run = new Run();
   /** What is being written to the storage. */
@@ -202,7 +218,8 @@ export class Place {
   anew(): void {
     if (this.#isStopped || this.#state.kind === "joining" || this.#state.kind === "waiting") return;
     this.#end();
-    this.#keep(null);
+    this.#forget();
+    this.#wantsNew = true;
     this.#failures = 0;
     this.#show({ kind: "joining", trouble: null });
     this.#begin();
@@ -212,8 +229,11 @@ export class Place {
   leave(): void {
     if (this.#isStopped) return;
     const token = this.#kept?.token;
+    const isOver = this.#state.kind === "ended" || this.#state.kind === "left";
     this.#end("give up");
-    this.#keep(null);
+    // A place that ended is this tab's own. Another tab may have taken a new one.
+    if (isOver) this.#forget();
+    else this.#keep(null);
     if (token) this.#giveUp(token);
     this.#show({ kind: "left", trouble: null });
   }
@@ -258,7 +278,16 @@ export class Place {
   #show(state: State): void {
     if (this.#isStopped) return;
     this.#state = state;
-    for (const listener of [...this.#listeners]) listener(state);
+    for (const listener of [...this.#listeners]) {
+      try {
+        listener(state);
+      } catch (fault) {
+        // A mistake of the app is reported as one, and the place goes on.
+        queueMicrotask(() => {
+          throw fault;
+        });
+      }
+    }
   }
 
   async #loop(run: Run): Promise<void> {
@@ -296,7 +325,9 @@ export class Place {
 
   async #ask(run: Run, call: "wait" | "entry"): Promise<Answer> {
     const token = this.#kept?.token;
-    const key = call === "wait" ? await this.#keyOfJoin() : null;
+    const key = call === "wait" ? await this.#keyOfJoin(run) : null;
+    // The user left meanwhile.
+    if (run.isOver) throw new Problem("offline");
     // Whoever ends a first `wait` loses its reply, and with it a place. So it goes on, and `#take` keeps or gives up what it brings.
     const life = call === "wait" ? null : run.signal;
     return this.#post(`traffic/${call}`, { token, ...(key && { idempotencyKey: key }) }, life, async (reply) => {
@@ -306,7 +337,7 @@ export class Place {
   }
 
   /** The key of this `wait`, which is the same until the place is known. */
-  async #keyOfJoin(): Promise<string | null> {
+  async #keyOfJoin(run: Run): Promise<string | null> {
     if (this.#joinKey) return this.#joinKey;
     const { storage } = this.#platform;
     const now = this.#platform.deviceMs();
@@ -319,7 +350,8 @@ export class Place {
     } catch {
       // Without storage, the key lasts as long as the page.
     }
-    return (this.#joinKey = key);
+    if (!run.isOver) this.#joinKey = key;
+    return key;
   }
 
   /** Makes a call and reads its reply. It fails when it takes too long, or when `life` ends, also where `fetch` ignores its signal. */
@@ -511,7 +543,7 @@ export class Place {
   #fail(fault: unknown): number {
     const problem = fault instanceof Problem ? fault : new Problem(fault instanceof Unreadable ? "away" : "offline");
     // A user who entered, or waited long ago, and comes back starts again.
-    if (problem.action === "new place" && (this.#kept?.entered || this.#isOld)) {
+    if (problem.action === "new place" && (this.#kept?.entered || this.#isOld || this.#wantsNew)) {
       this.#keep(null);
       return 0;
     }
@@ -581,15 +613,16 @@ export class Place {
   async #load(): Promise<boolean> {
     try {
       await this.#writing;
+      if (this.#isStorageLost) return false;
       const stored = (await this.#platform.storage?.get(this.#key)) ?? null;
       if (stored === null || stored === this.#stored) return false;
-      const kept = JSON.parse(stored) as Kept;
-      if (typeof kept?.token !== "string" || typeof kept.heard !== "number") return false;
+      const kept = keptOf(stored);
+      if (!kept) return false;
       // Before a reload, only the device's clock measured time. If it was set back meanwhile, the told wait does not count any more.
       const ageMs = this.#kept ? 0 : this.#platform.deviceMs() - kept.heard;
       this.#isOld = !(ageMs < OLD_MS);
       this.#toldAt = this.#platform.steadyMs() - ageMs;
-      if (!Array.isArray(kept.eta) || ageMs < 0 || this.#isOld) kept.eta = null;
+      if (ageMs < 0 || this.#isOld) kept.eta = null;
       [this.#kept, this.#stored] = [kept, stored];
       return true;
     } catch {
@@ -600,19 +633,42 @@ export class Place {
 
   #keep(kept: Kept | null): void {
     [this.#kept, this.#isOld] = [kept, false];
-    this.#stored = kept && JSON.stringify(kept);
+    if (kept) this.#wantsNew = false;
+    const text = (this.#stored = kept && JSON.stringify(kept));
+    this.#write((storage) => (text === null ? storage.remove(this.#key) : storage.set(this.#key, text)));
+  }
+
+  /** Forgets a place that is over. One that another tab has taken since stays in the storage, and this tab finds it there. */
+  #forget(): void {
+    const own = this.#stored;
+    [this.#kept, this.#stored, this.#isOld] = [null, null, false];
+    this.#write(async (storage) => {
+      const stored = await storage.get(this.#key);
+      if (stored === null || stored === own) return storage.remove(this.#key);
+      let kept: Kept | null = null;
+      try {
+        kept = keptOf(stored);
+      } catch {
+        // It is no place.
+      }
+      // Each tab writes the entry into a place by itself: it is the same one.
+      if (!kept || kept.entered) await storage.remove(this.#key);
+    });
+  }
+
+  /** Writes to the storage what `put` writes, and that no place is being taken. */
+  #write(put: (storage: Storage) => void | Promise<void>): void {
     const { storage } = this.#platform;
     const key = this.#joinKey;
     this.#joinKey = null;
     if (!storage) return;
-    const text = this.#stored;
-    const put = async () => {
-      await (text === null ? storage.remove(this.#key) : storage.set(this.#key, text));
+    const all = async () => {
+      await put(storage);
       if (key) await storage.remove(this.#key + KEY);
       this.#tab?.publish();
     };
-    // At once if nothing is being written, because the page may be closing. Without storage, as above.
-    const writing = (this.#writing ? this.#writing.then(put) : put()).catch(() => {}).then(() => {
+    // At once if nothing is being written, because the page may be closing. A storage that refuses is not asked again.
+    const writing = (this.#writing ? this.#writing.then(all) : all()).catch(() => void (this.#isStorageLost = true)).then(() => {
       if (this.#writing === writing) this.#writing = null;
     });
     this.#writing = writing;
@@ -632,13 +688,17 @@ export class Place {
   #giveUp(token: string): void {
     // A text needs no permission of another origin first.
     const text = JSON.stringify({ zoneId: this.#zone, token });
-    if (this.#platform.beacon?.(`${this.#server}traffic/leave`, text)) return;
+    try {
+      if (this.#platform.beacon?.(`${this.#server}traffic/leave`, text)) return;
+    } catch {
+      // A call does it as well, unless the page closes.
+    }
     // If this is lost, the place is free after the zone's idle time.
     this.#post("traffic/leave", { token }, null, async () => {}).catch(() => {});
   }
 }
 
-/** Begins a place. Throws a `TypeError` if `zone` is empty or `server` is not an address of http or https. */
+/** Begins a place. Throws a `TypeError` if `zone` is empty or `server` is not a plain address of http or https. */
 export function begin(server: string, zone: string, platform: () => Platform): Place {
   if (typeof zone !== "string" || zone === "") throw new TypeError("wait: zone must be a zone's id");
   let url: URL | null = null;
@@ -647,6 +707,7 @@ export function begin(server: string, zone: string, platform: () => Platform): P
   } catch {
     // Reported below.
   }
-  if (url && /^https?:$/.test(url.protocol)) return new Place(platform(), url.href, zone);
-  throw new TypeError(`wait: server must be an address like https://weir.example, not "${server}"`);
+  const isPlain = url && /^https?:$/.test(url.protocol) && !(url.username || url.password || url.search || url.hash);
+  if (url && isPlain) return new Place(platform(), url.href, zone);
+  throw new TypeError(`wait: server must be an address like https://weir.example, without user, query and fragment, not "${server}"`);
 }

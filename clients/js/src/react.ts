@@ -21,13 +21,15 @@ const NOTHING = () => () => {};
  * `platform` is read when the place begins.
  */
 export function usePlace({ server, zone, platform }: Options): UsedPlace {
-  const [place, setPlace] = useState<Place | null>(null);
+  const [begun, setBegun] = useState<{ place: Place; server: string; zone: string } | null>(null);
   useEffect(() => {
-    const begun = wait({ server, zone, ...(platform && { platform }) });
-    setPlace(begun);
-    return () => begun.stop();
+    const place = wait({ server, zone, ...(platform && { platform }) });
+    setBegun({ place, server, zone });
+    return () => place.stop();
     // The platform is an object that callers often make anew for each render. It is no other place.
   }, [server, zone]);
+  // The first render for another zone comes before its effect. The place of the zone before is not shown as one of this zone.
+  const place = begun?.server === server && begun.zone === zone ? begun.place : null;
   const subscribe = useCallback((listener: () => void) => place?.subscribe(listener) ?? NOTHING(), [place]);
   const state = useSyncExternalStore(subscribe, () => place?.state ?? null, () => null);
   const anew = useCallback(() => place?.anew(), [place]);

@@ -48,6 +48,9 @@ export type Answer =
 /** A reply that Weir would not send. */
 export class Unreadable extends Error {}
 
+/** Whether a value may be a token: Weir's are of printable ASCII. */
+export const isToken = (value: unknown): value is string => typeof value === "string" && value.length <= LONGEST_TOKEN && /^[!-~]+$/.test(value);
+
 type Fields = Record<string, unknown>;
 
 function fieldsOf(value: unknown): Fields {

@@ -28,6 +28,10 @@ test("refuses what is no zone and no address", () => {
     [{ server: "https://weir.test", zone: "" }, /zone must be/],
     [{ server: "weir.test", zone: "Z" }, /server must be an address/],
     [{ server: "javascript:alert(1)", zone: "Z" }, /server must be an address/],
+    // `fetch` refuses the first one, and the others lose what they say.
+    [{ server: "https://user:word@weir.test", zone: "Z" }, /without user/],
+    [{ server: "https://weir.test?a=1", zone: "Z" }, /without user/],
+    [{ server: "https://weir.test/#x", zone: "Z" }, /without user/],
   ]) {
     assert.throws(() => wait({ ...options, platform }), { name: "TypeError", message: says });
   }
@@ -158,6 +162,66 @@ test("a storage that refuses everything costs only the place after a reload", as
   }
 });
 
+test("a storage that can be read and not written is not asked again and again", async () => {
+  const refuse = () => {
+    throw new Error("the disk is full");
+  };
+  const of = (fields) => JSON.stringify({ token: "t0", heard: 1_700_000_000_000, ...fields });
+  for (const text of [of({ heard: 1 }), of({ entered: true }), of({})]) {
+    const world = new World(({ call, body }) => (call === "entry" && body.token === "t0" ? gone : waiting("t1")));
+    const place = begin(world, { storage: { get: (key) => (key === KEY ? text : null), set: refuse, remove: refuse } });
+    await settle();
+    if (place.state.kind === "ended") place.anew();
+    await world.run(2_500);
+    assert.equal(place.state.kind, "waiting", text);
+    assert.deepEqual(asked(world), ["entry t0", "wait", "entry t1", "entry t1"], text);
+  }
+});
+
+test("a listener that throws is reported, and costs nothing else", async () => {
+  // What is thrown in a task of its own is an uncaught error, which a browser and Node report.
+  const [reported, { queueMicrotask }] = [[], globalThis];
+  globalThis.queueMicrotask = (run) =>
+    queueMicrotask(() => {
+      try {
+        run();
+      } catch (fault) {
+        reported.push(fault.message);
+      }
+    });
+  try {
+    const world = worldOf(waiting("t1"), waiting("t2"), entered);
+    const place = begin(world);
+    place.subscribe(({ kind }) => {
+      throw new Error(kind);
+    });
+    const entry = place.entry();
+    await world.run(2_500);
+    assert.deepEqual(await entry, { pass: "p", again: false });
+    assert.deepEqual(asked(world), ["wait", "entry t1", "entry t2"], "the next poll comes when the server said");
+    assert.deepEqual(reported, ["waiting", "waiting", "entered"]);
+  } finally {
+    globalThis.queueMicrotask = queueMicrotask;
+  }
+});
+
+test("whoever leaves while the storage is read sends no wait afterwards", async () => {
+  for (const leaveAt of [5, 35, 65, 95, 125]) {
+    const world = new World(({ call }) => (call === "leave" ? nothing : waiting(call === "wait" ? "t1" : "t2")));
+    const later = (act) => new Promise((done) => world.platform().timer(30, () => done(act())));
+    const { get, set, remove } = world.platform().storage;
+    const storage = { get: (key) => later(() => get(key)), set: (key, text) => later(() => set(key, text)), remove: (key) => later(() => remove(key)) };
+    const place = begin(world, { storage });
+    await world.run(leaveAt);
+    place.leave();
+    place.anew();
+    await world.run(900);
+    assert.equal(place.state.kind, "waiting", `left after ${leaveAt} ms`);
+    const keys = world.calls.filter(({ call }) => call === "wait").map(({ body }) => body.idempotencyKey);
+    assert.equal(new Set(keys).size, keys.length, `left after ${leaveAt} ms: each place has a key of its own`);
+  }
+});
+
 test("a page that is loaded again while it takes a place takes that one, for a while", async () => {
   const key = ({ body }) => body.idempotencyKey;
   for (const [pauseMs, isSame] of [[2_000, true], [99_000, true], [120_000, false], [-60_000, false]]) {
@@ -202,6 +266,23 @@ test("texts in the storage that are no places are ignored", async () => {
   }
 });
 
+test("damaged figures in the storage are not shown, and damaged tokens not sent", async () => {
+  const figures = { token: "t1", heard: 1_700_000_000_000, rank: 3, progress: "abc", first: "q", eta: ["a", null, {}], opens_ms: "x" };
+  const world = worldOf(waiting("t2", { etaSeconds: 9, etaRange: [8, 12] }));
+  world.stored.set(KEY, JSON.stringify(figures));
+  const place = begin(world);
+  await settle();
+  assert.deepEqual([place.state.rank, place.state.eta, place.state.opensInMs], [2, { low: 8, seconds: 9, high: 12 }, 0]);
+  assert.ok(place.state.progress >= 0 && place.state.progress <= 1, `${place.state.progress}`);
+  for (const token of ["x".repeat(5_000), "\ud800", "a b", "", 5, null]) {
+    const world = worldOf(entered);
+    world.stored.set(KEY, JSON.stringify({ token, heard: 1_700_000_000_000 }));
+    begin(world);
+    await settle();
+    assert.deepEqual(asked(world), ["wait"], JSON.stringify(token).slice(0, 20));
+  }
+});
+
 test("a slow storage does not bring an old place back", async () => {
   const world = worldOf(waiting("t1"), gone, waiting("t2"), entered);
   const later = (act) => new Promise((done) => world.platform().timer(300, () => done(act())));
@@ -240,6 +321,20 @@ test("the page's beacon carries the last word", async () => {
   place.leave();
   assert.deepEqual(sent, [["https://weir.test/traffic/leave", { zoneId: "Z", token: "t1" }]]);
   assert.deepEqual(asked(world), ["wait"]);
+});
+
+test("without a beacon, or with one that throws, a call gives up the place", async () => {
+  const refuse = () => {
+    throw new TypeError("sendBeacon is not a function");
+  };
+  for (const beacon of [undefined, () => false, refuse]) {
+    const world = new World(({ call }) => (call === "leave" ? nothing : waiting("t1")));
+    const place = begin(world, { beacon });
+    await settle();
+    place.leave();
+    await settle();
+    assert.deepEqual([place.state.kind, asked(world)], ["left", ["wait", "leave t1"]]);
+  }
 });
 
 test("an app of React Native asks when it comes to the front and a poll is due", async () => {

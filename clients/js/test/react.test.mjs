@@ -60,6 +60,24 @@ test("another zone is another place, and an unmounted component asks no more", a
   assert.equal(world.calls.length, before);
 });
 
+test("the pass of one zone is never shown as one of another", async () => {
+  const world = new World(({ body: { zoneId } }) => (zoneId === "Z" ? { entered: { token: "t1", pass: "of Z" } } : { waiting: { token: "t2", rank: 2, pollingPeriod: 1_000 } }));
+  const shown = [];
+  function Probe(props) {
+    const { state } = usePlace(props);
+    shown.push(`${props.zone}: ${state?.pass ?? state?.kind ?? null}`);
+    return null;
+  }
+  let root;
+  await act(async () => void (root = create(createElement(Probe, options(world)))));
+  await act(settle);
+  await act(async () => void root.update(createElement(Probe, options(world, "OTHER"))));
+  await act(settle);
+  assert.ok(shown.includes("Z: of Z") && shown.at(-1) === "OTHER: waiting", shown.join(", "));
+  assert.ok(!shown.includes("OTHER: of Z"), shown.join(", "));
+  await act(async () => void root.unmount());
+});
+
 test("a user leaves and takes a new place", async () => {
   const nothing = { raw: { status: 204, type: "text/plain", body: "" } };
   const world = new World(({ call }) => (call === "leave" ? nothing : { waiting: { token: "t1", rank: 2, pollingPeriod: 1_000 } }));

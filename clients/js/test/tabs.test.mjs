@@ -103,6 +103,52 @@ function parts(world, more = {}) {
   return { locks: null, channel: null, storageEvents: () => () => {}, storage, deviceMs, random: world.random, timer, ...more };
 }
 
+/// A line whose places end when somebody leaves. Their tokens are their numbers.
+function line() {
+  let taken = 0;
+  const over = new Set();
+  return new World(({ call, body }) => {
+    if (call === "leave") over.add(body.token);
+    if (call === "leave") return { raw: { status: 204, type: "text/plain", body: "" } };
+    const token = call === "wait" ? `t${(taken += 1)}` : body.token;
+    return over.has(token) ? { problem: { status: 410, code: "gone" } } : { waiting: { token, rank: Number(token.slice(1)), pollingPeriod: 1_000 } };
+  });
+}
+
+test("a tab whose place ended takes over the new one that another tab has, and takes it from nobody", async () => {
+  for (const last of ["anew", "leave"]) {
+    const world = line();
+    const [one, other] = open(world, 2);
+    await world.run(2_500);
+    one.leave();
+    await world.run(2_500);
+    assert.equal(other.state.kind, "ended");
+    one.anew();
+    await world.run(2_500);
+    other[last]();
+    await world.run(2_500);
+    const after = tab(world);
+    await world.run(2_500);
+    assert.deepEqual([one.state.rank, after.state.rank, count(world, "wait")], [2, 2, 2], last);
+    assert.deepEqual([other.state.kind, other.state.rank ?? null], last === "anew" ? ["waiting", 2] : ["left", null]);
+  }
+});
+
+test("both tabs whose place ended get one new place, with one step each", async () => {
+  const world = line();
+  const [one, other] = open(world, 2);
+  await world.run(2_500);
+  const third = tab(world);
+  await settle();
+  third.leave();
+  await world.run(3_500);
+  assert.deepEqual([one.state.kind, other.state.kind], ["ended", "ended"]);
+  one.anew();
+  other.anew();
+  await world.run(2_500);
+  assert.deepEqual([one.state.rank, other.state.rank, count(world, "wait")], [2, 2, 2]);
+});
+
 test("without locks, claims in the storage make turns", async () => {
   for (let seed = 1; seed <= 50; seed += 1) {
     const world = new World(() => waiting, { seed });
