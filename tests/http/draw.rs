@@ -2,6 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,7 +15,7 @@ use crate::{
     keys::KeyFiles,
     metrics::gauge,
     redis::{Cluster, Standalone},
-    weir::{Setup, Weir, binary, zone},
+    weir::{Setup, Weir, binary, without_variables, zone},
 };
 
 /// The vectors of a draw: a record, and receipts.
@@ -166,6 +167,25 @@ fn assert_order_of(entered: &[usize], receipts: &[Value]) {
     assert!(entered[30..].iter().all(|person| *person >= 30), "whoever came later enters last: {entered:?}");
 }
 
+/// The zone's deletion, and a file that would drop the event, change nothing about a draw whose list is frozen.
+fn assert_kept_by_file_and_zone(weir: &Weir) {
+    let checkpoint = || weir.get("/draws/Z/sale").json()["checkpoint"].clone();
+    let before = checkpoint();
+    assert!(before.is_string(), "the list is frozen");
+    let deleted = weir.admin_ask("DELETE", "/admin/v1/zones/Z", &[("If-Match", "*")], None);
+    assert_eq!(said(&deleted), "out_of_range", "{deleted:?}");
+    let path = weir.setup().config_path();
+    let file = fs::read_to_string(&path).expect("the configuration");
+    weir.setup().write_config(&file.replace("admit_per_minute = 150", "admit_per_minute = 151"));
+    weir.signal(Signal::HUP);
+    let told = eventually("the file is refused", || {
+        weir.log().lines().find(|line| line.contains("its list is frozen")).map(str::to_owned)
+    });
+    assert!(told.contains("zone=Z"), "{told}");
+    weir.setup().write_config(&file);
+    assert_eq!(checkpoint(), before);
+}
+
 /// Everybody who waits at the start gets a position by lot, and people enter in that order. Whoever came later stands behind, and whoever
 /// left has no position. A kill of the server changes nothing, and anybody can verify the record and each receipt.
 pub(crate) fn the_order_of_a_pre_queue_is_drawn() {
@@ -234,6 +254,7 @@ pub(crate) fn the_order_of_a_pre_queue_is_drawn() {
             "{problem}"
         );
     }
+    assert_kept_by_file_and_zone(&weir);
     weir.kill_and_restart();
 
     let entered = enter_all(&[&weir], tokens.iter().chain(&late));
@@ -413,6 +434,14 @@ fn two_servers_hold_a_draw(store: &str, mut lose: impl FnMut()) {
         servers.iter().all(|weir| stage_of(weir, "frozen")).then_some(())
     });
     let checkpoint = one.get("/draws/Z/sale").json()["checkpoint"].clone();
+    let applied = without_variables(&mut Command::new(binary()))
+        .args(["zones", "apply", "--store", store])
+        .arg(one.setup().config_path())
+        .output()
+        .expect("the binary runs");
+    let printed = String::from_utf8_lossy(&applied.stdout);
+    assert_eq!(applied.status.code(), Some(64), "{applied:?}");
+    assert!(printed.contains("failed     Z") && printed.contains("its list is frozen"), "{printed}");
     lose();
     let late: Vec<String> = (0..3)
         .map(|_| {

@@ -1,9 +1,13 @@
 //! Starting: a fault is reported once and clearly, before anything is served.
 
 use std::{
+    ffi::OsStr,
     fs::{self, Permissions},
     net::{Ipv4Addr, TcpListener},
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{MetadataExt as _, PermissionsExt as _},
+    },
     path::{Path, PathBuf},
     process::Command,
 };
@@ -109,6 +113,13 @@ pub(crate) fn check_config_and_version() {
         let told = format!("{name}: is empty; set it, or take it away");
         assert!(code == Some(64) && complaint.contains(&told), "{complaint}");
     }
+    // One that is no text would count as not set. Its value may be a secret.
+    let mut command = Command::new(binary());
+    without_variables(&mut command).args(["check-config"]).arg(setup.config_path());
+    let (code, _, complaint) =
+        run(command.env("WEIR_STORE", OsStr::from_bytes(b"redis://u:s3cret\xe4@127.0.0.1")));
+    assert!(code == Some(64) && complaint.contains("WEIR_STORE: is not UTF-8"), "{complaint}");
+    assert!(!complaint.contains("s3cret"), "{complaint}");
     let version = Command::new(binary()).arg("--version").output().expect("the binary starts");
     assert_eq!(version.stdout, format!("weir {}\n", env!("CARGO_PKG_VERSION")).as_bytes());
 }

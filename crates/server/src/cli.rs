@@ -55,7 +55,9 @@ const UNREADABLE: u8 = 2;
 
 /// Does what the command line says; returns when that is done.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let done = read(args, |name| env::var(name).ok(), open_files()).map_err(usage).and_then(run);
+    let done = no_text()
+        .and_then(|()| read(args, |name| env::var(name).ok(), open_files()).map_err(usage))
+        .and_then(run);
     match done {
         Ok(exit) => exit,
         Err(Failure { exit, line }) => {
@@ -63,6 +65,23 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             let _ = writeln!(io::stderr(), "weir: {line}");
             ExitCode::from(exit)
         }
+    }
+}
+
+/// Refuses a variable of Weir's whose value is no text: it would count as not set.
+fn no_text() -> Result<(), Failure> {
+    let is_no_text = |(name, value): &(OsString, OsString)| {
+        name.to_str().is_some_and(|name| name.starts_with("WEIR_")) && value.to_str().is_none()
+    };
+    match env::vars_os().find(is_no_text) {
+        Some((name, _)) => {
+            let name = name.to_string_lossy();
+            Err(Failure::new(
+                failure::USAGE,
+                format_args!("{name}: is not UTF-8; write it anew, or take it away"),
+            ))
+        }
+        None => Ok(()),
     }
 }
 

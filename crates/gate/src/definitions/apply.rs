@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-use admission::{Definition, ZoneId};
-use store::{Defined, Expected, Store, StoreError};
+use admission::{Definition, ScheduleFault, ZoneId};
+use store::{Defined, Expected, Kept, Store, StoreError};
 
 use super::sentence;
 use crate::cells::Cells;
@@ -19,6 +19,8 @@ pub enum Outcome {
     Changed(Vec<String>),
     /// The store had it already.
     Unchanged,
+    /// The store has a draw whose list is frozen, and the file would make another event of it. Nothing was changed.
+    Frozen(ScheduleFault),
     /// The store did not answer, so the result is unknown.
     Failed(StoreError),
 }
@@ -56,7 +58,10 @@ pub async fn apply<S: Store>(
         for (zone, wanted) in of_cell {
             let outcome = match &kept {
                 Err(error) => Outcome::Failed(error.clone()),
-                Ok(_) => put(cells, zone, wanted).await,
+                Ok(kept) => match frozen(kept, zone, wanted) {
+                    Some(fault) => Outcome::Frozen(fault),
+                    None => put(cells, zone, wanted).await,
+                },
             };
             if matches!(outcome, Outcome::Created(_) | Outcome::Changed(_)) {
                 tell(at, zone, wanted).await;
@@ -65,6 +70,12 @@ pub async fn apply<S: Store>(
         }
     }
     applied
+}
+
+/// Why a zone cannot be as wanted: a draw of the zone that the store keeps has begun.
+fn frozen(kept: &Kept, zone: &ZoneId, wanted: &Definition) -> Option<ScheduleFault> {
+    let (_, now) = kept.zones.iter().find(|(of, _)| of == zone)?;
+    now.schedule.check_frozen(&wanted.schedule, kept.unix_ms / 1_000).err()
 }
 
 /// Defines a zone, whether or not it exists.
@@ -95,6 +106,12 @@ impl Applied {
         let mut away = self.uncounted.iter().filter(|_| self.zones.is_empty());
         failed.next().or_else(|| away.next().map(|(_, why)| why))
     }
+
+    /// Whether a zone stays as it is because a draw of it has begun.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.zones.iter().any(|(_, outcome)| matches!(outcome, Outcome::Frozen(_)))
+    }
 }
 
 /// One line for each zone, and a summary.
@@ -107,6 +124,7 @@ impl fmt::Display for Applied {
                 Outcome::Created(definition) => (0, sentence(definition)),
                 Outcome::Changed(changes) => (1, changes.join(", ")),
                 Outcome::Unchanged => (2, String::new()),
+                Outcome::Frozen(fault) => (3, fault.to_string()),
                 Outcome::Failed(error) => (3, error.to_string()),
             };
             let (word, count) = &mut counts[kind];

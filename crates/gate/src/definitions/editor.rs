@@ -97,15 +97,25 @@ impl<S: Store> ZoneEditor<S> {
     /// # Errors
     /// [`DefineError::OutOfRange`], [`DefineError::Schedule`].
     pub fn check(&self, zone: &ZoneId, new: Option<&Definition>) -> Result<(), DefineError> {
-        let Some(definition) = new else { return Ok(()) };
-        definition.policy.check()?;
-        // The policy may have changed under the events.
-        let events = definition.schedule.events().to_vec();
-        Schedule::new(events, &definition.policy).map_err(DefineError::Schedule)?;
-        if let (Some(now), Some(unix_s)) = (self.get(zone.as_str()), self.gate.schedule_s(zone.as_str())) {
-            now.schedule.check_frozen(&definition.schedule, unix_s).map_err(DefineError::Schedule)?;
+        if let Some(definition) = new {
+            definition.policy.check()?;
+            // The policy may have changed under the events.
+            let events = definition.schedule.events().to_vec();
+            Schedule::new(events, &definition.policy).map_err(DefineError::Schedule)?;
         }
-        Ok(())
+        self.get(zone.as_str()).map_or(Ok(()), |now| self.check_frozen(zone, &now, new))
+    }
+
+    /// Whether `new` leaves the draws of a zone as they are whose lists are frozen and published.
+    fn check_frozen(
+        &self,
+        zone: &ZoneId,
+        now: &Definition,
+        new: Option<&Definition>,
+    ) -> Result<(), DefineError> {
+        let Some(unix_s) = self.gate.schedule_s(zone.as_str()) else { return Ok(()) };
+        let schedule = new.map(|new| new.schedule.clone()).unwrap_or_default();
+        now.schedule.check_frozen(&schedule, unix_s).map_err(DefineError::Schedule)
     }
 
     /// Defines a zone anew, or deletes it where `new` is none, if it is as expected. The change is in force here on
@@ -142,11 +152,17 @@ impl<S: Store> ZoneEditor<S> {
     /// Serves the configuration file's zones as they are now. Does nothing where a store keeps the zones.
     ///
     /// # Errors
-    /// As [`ZoneEditor::over_file`]. If the store failed, some zones may be as in the file already.
+    /// [`DefineError::Schedule`], with a message in the log that names the zone, if the file would change a draw whose list is frozen: all
+    /// zones stay as they were. Or as [`ZoneEditor::over_file`]. If the store failed, some zones may be as in the file already.
     pub async fn reload(&self, file: Vec<(ZoneId, Definition)>) -> Result<(), DefineError> {
         let DefinitionStore::Configuration(overrides) = &self.kept_in else { return Ok(()) };
         let mut overrides = overrides.lock().await;
         let (next, dropped) = overrides.with_file(file);
+        for (zone, now) in overrides.zones() {
+            self.check_frozen(&zone, &now, next.get(&zone)).inspect_err(|error| {
+                tracing::error!(%zone, "the configuration file was not taken over: {error}");
+            })?;
+        }
         take_up(&self.gate, &next, &dropped).await?;
         *overrides = next;
         Ok(())

@@ -40,6 +40,13 @@ pub(super) fn apply(config: &Config) -> Result<(), Failure> {
             writeln!(io::stderr(), "weir: the servers were not told ({why}); they see it within a second");
     }
     match applied.failure() {
+        None if applied.is_frozen() => {
+            printed?;
+            Err(Failure::new(
+                failure::USAGE,
+                "a zone stays as it is, because a draw of it has begun; see above",
+            ))
+        }
         None => printed,
         Some(why) => Err(Failure::new(failure::UNAVAILABLE, format_args!("{why}; apply the file again"))),
     }

@@ -69,6 +69,11 @@ pub(super) async fn reload(
                 tracing::error!("{e} (the zones stay as they were; send SIGHUP again)");
                 return None;
             }
+            // The editor has said which zone.
+            Err(DefineError::Schedule(_)) => {
+                tracing::error!("the configuration stays as it was");
+                return None;
+            }
             Err(e) => {
                 tracing::error!("{e} (not every zone is as defined; send SIGHUP again)");
                 return None;
