@@ -69,6 +69,8 @@ struct Rules {
     private var toldAtMs = 0.0
     /// Whether the place in the storage is from long ago, by the device's clock.
     private var isOld = false
+    /// The storage refused something, so what it has may be from long ago: it is not read any more.
+    private var isStorageLost = false
     private var failures = 0
     private var isOffline = false
 
@@ -330,7 +332,7 @@ struct Rules {
 
     /// Takes over what the storage has, if it is not known yet. Without storage, the place lasts as long as the process.
     private mutating func load() {
-        guard let text = (try? platform.storage?.text(for: key)) ?? nil, text != stored, let found = Kept(text: text) else { return }
+        guard !isStorageLost, let text = (try? platform.storage?.text(for: key)) ?? nil, text != stored, let found = Kept(text: text) else { return }
         // Before a new start, only the device's clock measured time. If it was set back meanwhile, the told wait does not count any more.
         let ageMs = kept == nil ? platform.deviceMs() - found.heardMs : 0
         isOld = ageMs >= oldMs
@@ -343,8 +345,12 @@ struct Rules {
     private mutating func keep(_ place: Kept?) {
         let hadKey = joinKey != nil
         (kept, isOld, stored, joinKey) = (place, false, place?.text, nil)
-        try? platform.storage?.set(stored, for: key)
-        if hadKey { try? platform.storage?.set(nil, for: key + joinKeySuffix) }
+        do {
+            try platform.storage?.set(stored, for: key)
+            if hadKey { try platform.storage?.set(nil, for: key + joinKeySuffix) }
+        } catch {
+            isStorageLost = true
+        }
     }
 }
 

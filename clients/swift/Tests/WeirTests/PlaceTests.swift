@@ -39,6 +39,13 @@ private struct Broken: Storage {
     func set(_ text: String?, for key: String) throws { throw CocoaError(.fileWriteUnknown) }
 }
 
+/// It has a place of long ago, and takes nothing.
+private struct ReadOnly: Storage {
+    func text(for key: String) throws -> String? { #"{"token":"old","heard":1}"# }
+
+    func set(_ text: String?, for key: String) throws { throw CocoaError(.fileWriteUnknown) }
+}
+
 final class PlaceTests: XCTestCase {
     private func place(_ platform: Platform) throws -> Place {
         try Place(server: "https://weir.test", zone: "Z", platform: platform)
@@ -90,6 +97,26 @@ final class PlaceTests: XCTestCase {
     func testAStorageThatFailsTakesNoPlaceAway() async throws {
         let entry = try await place(Network([waiting, entered]).platform(Broken())).entry()
         XCTAssertEqual(entry.pass, "p")
+    }
+
+    func testAStorageThatCanBeReadOnlyIsNotAskedAgainAndAgain() async throws {
+        let calls = Locked(0)
+        let platform = Platform(
+            post: { _, body in
+                let count = calls.with { count in
+                    count += 1
+                    return count
+                }
+                guard count < 10 else { throw URLError(.timedOut) }
+                let isOld = String(decoding: body, as: UTF8.self).contains("\"old\"")
+                let text = isOld ? #"{"code":"gone"}"# : entered
+                return Reply(status: isOld ? 410 : 200, header: { _ in nil }, body: Data(text.utf8))
+            },
+            storage: ReadOnly()
+        )
+        let entry = try await place(platform).entry()
+        XCTAssertEqual(entry.pass, "p")
+        XCTAssertEqual(calls.with { $0 }, 2)
     }
 
     func testASetupThatCannotBeRightIsRefused() throws {

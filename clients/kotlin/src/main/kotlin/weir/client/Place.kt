@@ -147,6 +147,9 @@ public class Place internal constructor(
     /** Whether the place in the storage is from long ago, by the device's clock. */
     private var isOld = false
 
+    /** The storage refused something, so what it has may be from long ago: it is not read any more. */
+    private var isStorageLost = false
+
     /** The running loop, or the last one. */
     private lateinit var run: Run
 
@@ -417,7 +420,7 @@ public class Place internal constructor(
         val storage = platform.storage ?: return
         val text = try {
             writing?.join()
-            storage.get(key)
+            if (isStorageLost) null else storage.get(key)
         } catch (end: CancellationException) {
             throw end
         } catch (_: Exception) {
@@ -454,7 +457,7 @@ public class Place internal constructor(
             } catch (end: CancellationException) {
                 throw end
             } catch (_: Exception) {
-                // As above.
+                isStorageLost = true
             }
         }
     }

@@ -99,6 +99,23 @@ class PlaceTest {
     }
 
     @Test
+    fun aStorageThatCanBeReadOnlyIsNotAskedAgainAndAgain() = runTest {
+        val readOnly = object : Storage {
+            override suspend fun get(key: String) = """{"token":"old","heard":-4000000}"""
+
+            override suspend fun set(key: String, value: String?) = throw IllegalStateException("the disk is full")
+        }
+        val gone = Reply(410, { null }, """{"code":"gone"}""")
+        var calls = 0
+        val place = place("https://weir.test", "Z", platform(readOnly) { _, body ->
+            check(++calls < 10) { "it asks again and again" }
+            if (body.contains("\"old\"")) gone else entered
+        })
+        assertEquals("p", place.entry().pass)
+        assertEquals(2, calls)
+    }
+
+    @Test
     fun aSetupThatCannotBeRightIsRefused() {
         for (server in listOf("weir.test", "ftp://weir.test", "http://", "http://a b", "")) {
             assertThrows(IllegalArgumentException::class.java, { place(server, "Z") }, server)
