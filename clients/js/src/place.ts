@@ -108,14 +108,15 @@ interface Kept {
 
 /** The place of a text in the storage; `null` if the text is none. Whoever can write there may have written anything. */
 function keptOf(stored: string): Kept | null {
-  const kept = JSON.parse(stored) as Kept | null;
-  if (!kept || !isToken(kept.token) || typeof kept.heard !== "number") return null;
-  const isNumber = (value: unknown): value is number => typeof value === "number" && Number.isFinite(value);
-  if (!Array.isArray(kept.eta) || kept.eta.length !== 3 || !kept.eta.every(isNumber)) kept.eta = null;
-  for (const field of ["first", "progress", "rank", "opens_ms", "period_ms"] as const) {
-    if (!isNumber(kept[field])) delete kept[field];
+  try {
+    const { token, heard, entered, ...figures } = JSON.parse(stored) as Kept;
+    if (!isToken(token) || !Number.isFinite(heard)) return null;
+    const { first = 0, progress = 0, rank = 0, opens_ms = 0, period_ms = 0, eta } = figures;
+    const numbers: unknown[] = [first, progress, rank, opens_ms, period_ms, ...(eta ? [eta[0], eta[1], eta[2]] : [])];
+    return { token, heard, ...(entered && { entered }), ...(numbers.every(Number.isFinite) && figures) };
+  } catch {
+    return null;
   }
-  return kept;
 }
 
 /** One loop that asks for a place. */
@@ -644,13 +645,7 @@ export class Place {
     [this.#kept, this.#stored, this.#isOld] = [null, null, false];
     this.#write(async (storage) => {
       const stored = await storage.get(this.#key);
-      if (stored === null || stored === own) return storage.remove(this.#key);
-      let kept: Kept | null = null;
-      try {
-        kept = keptOf(stored);
-      } catch {
-        // It is no place.
-      }
+      const kept = stored === own ? null : keptOf(stored ?? "");
       // Each tab writes the entry into a place by itself: it is the same one.
       if (!kept || kept.entered) await storage.remove(this.#key);
     });
@@ -709,5 +704,5 @@ export function begin(server: string, zone: string, platform: () => Platform): P
   }
   const isPlain = url && /^https?:$/.test(url.protocol) && !(url.username || url.password || url.search || url.hash);
   if (url && isPlain) return new Place(platform(), url.href, zone);
-  throw new TypeError(`wait: server must be an address like https://weir.example, without user, query and fragment, not "${server}"`);
+  throw new TypeError(`wait: server must be an address like https://weir.example, not "${server}"`);
 }

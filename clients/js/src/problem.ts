@@ -29,9 +29,6 @@ export interface Trouble {
   readonly page: string;
 }
 
-/** What people read where no reply of Weir says it. */
-const TITLES: Readonly<Record<string, string>> = { offline: "Weir does not answer", away: "The reply is not from Weir" };
-
 /** A call that did not succeed. */
 export class Problem extends Error {
   readonly code: string;
@@ -43,7 +40,7 @@ export class Problem extends Error {
   /** Where people can go on meanwhile; empty if nowhere. */
   readonly page: string;
 
-  constructor(code: string, { status = 0, title = TITLES[code] ?? code, detail = "", retryAfterMs = 0, page = "" } = {}) {
+  constructor(code: string, { status = 0, title = code, detail = "", retryAfterMs = 0, page = "" } = {}) {
     super(detail || title);
     this.name = "Problem";
     [this.code, this.title, this.detail, this.retryAfterMs, this.page] = [code, title, detail, retryAfterMs, page];

@@ -78,6 +78,9 @@ pub struct User {
     called: bool,
     /// The last call that the server certainly noted: when it was sent, and the polling period in its reply.
     noted: Option<(u32, u32)>,
+    /// When the first call was sent after which the server may have let the user in without saying so: it failed, or its reply was of
+    /// before. `None` after a reply that knew.
+    undecided_ms: Option<u32>,
     leaves_us: Option<u64>,
     nap: Option<(u32, u64)>,
     /// This user listens to streams instead of polling.
@@ -114,6 +117,7 @@ impl User {
             gap_us: RETRY_US,
             called: false,
             noted: None,
+            undecided_ms: None,
             leaves_us: None,
             nap: None,
             listens,
@@ -242,6 +246,7 @@ impl User {
             *since_ms = None;
         } else {
             since_ms.get_or_insert(sent_ms);
+            self.undecided_ms.get_or_insert(sent_ms);
         }
     }
 
@@ -280,7 +285,10 @@ impl User {
         if !waiting.stale || self.noted.is_none() {
             self.noted = Some((call.sent_ms, waiting.polling_period));
         }
-        if !waiting.stale {
+        if waiting.stale {
+            self.undecided_ms.get_or_insert(call.sent_ms);
+        } else {
+            self.undecided_ms = None;
             self.story.last_waiting = Some(call);
             if let Some(in_ms) = waiting.opens_in_ms {
                 self.story.opens = Some(ToldOpening { told: call, in_ms });
@@ -326,6 +334,8 @@ impl User {
     }
 
     fn enter(&mut self, call: Call, heard_us: u64, token: Option<Box<str>>, pass: Box<str>) {
+        let sent_ms = self.undecided_ms.take().map_or(call.sent_ms, |from_ms| from_ms.min(call.sent_ms));
+        let call = Call { sent_ms, ..call };
         let again = self.phase == Phase::Repeating;
         self.crowd.tally.entered(!again);
         if again {
@@ -372,6 +382,7 @@ impl User {
         self.story = Story::new((self.crowd.worker, number));
         self.phase = Phase::Arriving;
         (self.token, self.pass, self.rank, self.noted, self.called) = (None, None, None, None, false);
+        self.undecided_ms = None;
         (self.listened, self.refused, self.wants) = (false, false, None);
         self.draw();
         self.due_us = now_us + self.random.between_us(self.crowd.profile.first_sleep_s);
