@@ -70,14 +70,15 @@ fn impatient(library: Library) -> Settings {
 
 /// Settings with timeouts that a busy machine does not reach either: for calls that are refused at once.
 fn patient(library: Library) -> Settings {
-    Settings { library, connect_timeout: DEADLINE, command_timeout: DEADLINE, ..Settings::default() }
+    let long = DEADLINE / 2;
+    Settings { library, connect_timeout: long, command_timeout: long, ..Settings::default() }
 }
 
 async fn try_connect(url: &str, settings: &Settings) -> Result<AnyClient, ClientError> {
     let address = Address::parse(url).expect("an address");
     // Connecting has its own time limit. This one is for a client that ignores it.
     let connecting = AnyClient::connect(&address, settings);
-    tokio::time::timeout(2 * DEADLINE, connecting).await.expect("connecting ends in time")
+    tokio::time::timeout(DEADLINE, connecting).await.expect("connecting ends in time")
 }
 
 async fn connect(url: &str, settings: &Settings) -> AnyClient {

@@ -60,8 +60,7 @@ export function browser(): Platform {
       addEventListener("offline", () => hear("offline"), { signal });
       return () => life.abort();
     },
-    // Some browsers can be told to have none.
-    beacon: (address, text) => typeof navigator.sendBeacon === "function" && navigator.sendBeacon(address, text),
+    beacon: (address, text) => navigator.sendBeacon(address, text),
     warn(server) {
       if (!navigator.onLine || new URL(server).origin === globalThis.origin) return;
       const cure =

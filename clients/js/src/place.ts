@@ -686,7 +686,7 @@ export class Place {
     try {
       if (this.#platform.beacon?.(`${this.#server}traffic/leave`, text)) return;
     } catch {
-      // A call does it as well, unless the page closes.
+      // Some browsers can be told to have none. A call does it as well, unless the page closes.
     }
     // If this is lost, the place is free after the zone's idle time.
     this.#post("traffic/leave", { token }, null, async () => {}).catch(() => {});

@@ -75,7 +75,7 @@ export interface Platform {
   streams: boolean;
   /** Calls `hear` for each signal. Returns a function that ends this. */
   signals(hear: (signal: Signal) => void): () => void;
-  /** Sends a text that needs no reply, also while the page closes. Absent: `fetch` is used. */
+  /** Sends a text that needs no reply, also while the page closes. Absent, or if it throws: `fetch` is used. */
   beacon?(address: string, text: string): boolean;
   /** Tells the developer about a mistake of the setup, once. */
   warn?(server: string): void;
