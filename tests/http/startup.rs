@@ -436,7 +436,7 @@ pub(crate) fn readable_keys_are_refused() {
         let ended = setup.fail();
         let name = key.display().to_string();
         assert_ne!(ended.status.code(), Some(0));
-        assert!(ended.log.contains(&name) && ended.log.contains("chmod 600"), "{}", ended.log);
+        assert!(ended.log.contains(&name) && ended.log.contains("run: chmod 6"), "{}", ended.log);
         fs::set_permissions(&key, Permissions::from_mode(0o600)).expect("our own file");
     }
 }

@@ -287,7 +287,7 @@ pub(crate) fn faults_end_the_start() {
     fails(64, &["cert.pem: has a first certificate that cannot be read"]);
     pair.write(setup.dir());
     expose(&setup);
-    fails(77, &["key.pem", "chmod 600"]);
+    fails(77, &["key.pem", "run: chmod 6"]);
 }
 
 fn expose(setup: &Setup) {

@@ -60,7 +60,7 @@ impl From<KeyFault> for Failure {
     fn from(fault: KeyFault) -> Self {
         let exit = match fault {
             KeyFault::Unwritable { .. } => CANNOT_CREATE,
-            KeyFault::Exposed(..) => NO_PERMISSION,
+            KeyFault::Exposed { .. } => NO_PERMISSION,
             KeyFault::Unreadable { .. } | KeyFault::NotMade(_) | KeyFault::Wrong { .. } => USAGE,
         };
         Self::new(exit, fault)

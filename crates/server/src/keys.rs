@@ -49,8 +49,17 @@ pub enum KeyFault {
         why: io::Error,
     },
     /// Other users may read or change the file.
-    #[error("{0}: other users may read or change this key (mode {1:04o}); run: chmod 600 '{0}'")]
-    Exposed(String, u32),
+    #[error(
+        "{path}: other users may read or change this key (mode {mode:04o}); run: chmod {allowed:o} '{path}'"
+    )]
+    Exposed {
+        /// The file.
+        path: String,
+        /// Its permissions.
+        mode: u32,
+        /// The most that they may be.
+        allowed: u32,
+    },
     /// No file is configured, and the data directory has none.
     #[error("{}: does not exist, and only a starting server makes keys; bring the file back, or name another one", .0.display())]
     NotMade(PathBuf),
@@ -301,20 +310,23 @@ pub(crate) fn read_secret(path: &Path) -> Result<String, KeyFault> {
     let unreadable = |why| KeyFault::Unreadable { path: path.to_owned(), why };
     let file = File::open(path).map_err(unreadable)?;
     let about = file.metadata().map_err(unreadable)?;
-    let mode = about.mode() & 0o7777;
-    if is_exposed(mode, about.uid(), rustix::process::geteuid().as_raw()) {
-        return Err(KeyFault::Exposed(path.display().to_string(), mode));
+    let (mode, forbidden) = (about.mode() & 0o7777, forbidden(about.uid()));
+    if mode & forbidden != 0 {
+        return Err(KeyFault::Exposed {
+            path: path.display().to_string(),
+            mode,
+            allowed: 0o677 & !forbidden,
+        });
     }
     let mut text = String::new();
     file.take(MAX_LEN).read_to_string(&mut text).map_err(unreadable)?;
     Ok(text)
 }
 
-/// Whether users other than `me` and root may use a key that belongs to `owner`. Root may let a group read it: Kubernetes
-/// and systemd pass secrets to a service in this way.
-fn is_exposed(mode: u32, owner: u32, me: u32) -> bool {
-    let from_root = owner == 0 && me != 0;
-    mode & if from_root { 0o037 } else { 0o077 } != 0
+/// The permissions that nobody may have for a key that belongs to `owner`. Root may let a group read it: Kubernetes and systemd pass
+/// secrets to a service in this way, and root looks at the same files with `weir doctor`.
+fn forbidden(owner: u32) -> u32 {
+    if owner == 0 { 0o037 } else { 0o077 }
 }
 
 /// Writes a file under another name, syncs it, and then renames it, unless the name is taken already.
@@ -385,12 +397,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         seals(&none(), dir.path()).expect("made");
         let path = dir.path().join("seal.key");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("changed");
         let message = seals(&none(), dir.path()).expect_err("refused").to_string();
-        assert!(
-            message.contains("mode 0640") && message.ends_with(&format!("chmod 600 '{}'", path.display())),
-            "{message}"
-        );
+        let remedy = if rustix::process::geteuid().is_root() { "640" } else { "600" };
+        let end = format!("(mode 0644); run: chmod {remedy} '{}'", path.display());
+        assert!(message.ends_with(&end), "{message}");
     }
 
     #[test]
@@ -408,16 +419,15 @@ mod tests {
     #[test]
     fn a_group_may_read_a_key_of_root_but_no_other() {
         let (root, weir) = (0, 65_532);
-        for (mode, owner, me, exposed) in [
-            (0o440, root, weir, false),
-            (0o640, root, weir, false),
-            (0o400, weir, weir, false),
-            (0o440, weir, weir, true),
-            (0o440, root, root, true),
-            (0o460, root, weir, true),
-            (0o444, root, weir, true),
+        for (mode, owner, exposed) in [
+            (0o440, root, false),
+            (0o640, root, false),
+            (0o400, weir, false),
+            (0o440, weir, true),
+            (0o460, root, true),
+            (0o444, root, true),
         ] {
-            assert_eq!(is_exposed(mode, owner, me), exposed, "{mode:o} of {owner}, read by {me}");
+            assert_eq!(mode & forbidden(owner) != 0, exposed, "{mode:o} of {owner}");
         }
     }
 
