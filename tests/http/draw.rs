@@ -12,7 +12,7 @@ use crate::{
     client::Reply,
     clock::eventually,
     events::{in_s, patch},
-    keys::KeyFiles,
+    keys::{KeyFiles, reload},
     metrics::gauge,
     redis::{Cluster, Standalone},
     weir::{Setup, Weir, binary, without_variables, zone},
@@ -282,9 +282,13 @@ pub(crate) fn the_order_of_a_pre_queue_is_drawn() {
 }
 
 /// A draw is made after its event has begun. The change says what happens, and that happens: the list is frozen at once, and nobody enters
-/// until an operator states the value, which operators are told.
+/// until an operator states the value, which operators are told. The seal is changed meanwhile: the key that signed the list signs the value.
 pub(crate) fn a_draw_that_is_made_late_is_said_to_wait_for_its_value() {
     let weir = Setup::zone(600, "mode = \"hold\"").start();
+    let (old, new) = (KeyFiles::old(), KeyFiles::new());
+    let zones = fs::read_to_string(weir.setup().config_path()).expect("the configuration");
+    let with_keys = |keys: &str| reload(&weir, &(keys.to_owned() + &zones));
+    with_keys(&old.named("key_file"));
     let join = || weir.post("/traffic/wait", &body("Z", None)).json()["token"].as_str().map(str::to_owned);
     let tokens: Vec<String> = (0..3).filter_map(|_| join()).collect();
     assert_eq!(tokens.len(), 3);
@@ -320,7 +324,11 @@ pub(crate) fn a_draw_that_is_made_late_is_said_to_wait_for_its_value() {
     );
 
     let late = join().expect("a place");
-    assert_eq!(state_value(&weir, &json!({ "value": "3 1 6" })), "200");
+    let state = || state_value(&weir, &json!({ "value": "3 1 6" }));
+    with_keys(&new.named("key_file"));
+    assert_eq!(state(), "out_of_range", "the key that signed the list is not here");
+    with_keys(&(new.named("key_file") + &old.named("previous_key_file")));
+    assert_eq!(state(), "200");
     let everybody: Vec<&String> = tokens.iter().chain([&late]).collect();
     assert_eq!(enter_all(&[&weir], everybody.into_iter()).len(), 4);
     eventually("the draw waits for nothing", || {

@@ -70,7 +70,7 @@ impl KeyFiles {
 }
 
 /// Changes the configuration of a running server, and waits until it is in force.
-fn reload(weir: &Weir, config: &str) {
+pub(crate) fn reload(weir: &Weir, config: &str) {
     let done = || weir.log().matches("the configuration was read again").count();
     let before = done();
     weir.setup().write_config(config);

@@ -21,7 +21,7 @@ use std::{
 };
 
 use ::draw::{Announced, Fallback, QUICKNET, Randomness, Receipt, Signer, Statement, Terms, VerifierKey};
-use admission::{Census, Dealt, DrawFallback, Event, Lots, ZoneId};
+use admission::{Census, Dealt, DrawFallback, Event, Lots, SealKey, ZoneId};
 use gate::{AnyStore, Gate, ZoneDraw, definitions::EventJson};
 use metrics::Gauge;
 use serde_json::{Value, json};
@@ -195,9 +195,15 @@ impl Draws {
     /// If the name of the settings was not checked.
     #[must_use]
     pub fn signer(&self) -> Signer {
+        signer_by(&self.gate.seals().current, &self.settings.name)
+    }
+
+    /// The key that signed the list of a draw, if this server has it. The key that seals may have changed since then.
+    fn signer_of(&self, kept: &KeptDraw) -> Option<Signer> {
         let seals = self.gate.seals();
-        let secret = blake3::derive_key("weir 2026-11 key that signs draws", &seals.current.secret);
-        Signer::new(&self.settings.name, &secret).expect("the configuration checks the name")
+        let seals = [Some(&seals.current), seals.previous.as_ref(), seals.next.as_ref()];
+        let signers = seals.into_iter().flatten().map(|seal| signer_by(seal, kept.key().name()));
+        signers.into_iter().find(|signer| signer.key() == kept.key())
     }
 
     /// What is kept of a draw, as far as this server knows it.
@@ -252,7 +258,10 @@ impl Draws {
             return Err(NotStated::NotAsked);
         }
         let checkpoint = kept.checkpoint();
-        let signer = self.signer();
+        let signer = self.signer_of(&kept).ok_or_else(|| {
+            let key = "the key that signed the list is not here; name the seal of that time as `seal.previous_key_file`, and reload";
+            NotStated::Wrong(key.to_owned())
+        })?;
         let sign = |statement: Statement| {
             let text = statement.text(checkpoint).map_err(|fault| NotStated::Wrong(fault.to_string()))?;
             Ok::<_, NotStated>(signer.sign(&text))
@@ -449,6 +458,12 @@ impl Draws {
     pub fn key(&self) -> VerifierKey {
         self.signer().key().clone()
     }
+}
+
+/// The key that signs draws while `seal` seals tokens. `name` was checked: it is the configuration's, or that of a key that was read.
+fn signer_by(seal: &SealKey, name: &str) -> Signer {
+    let secret = blake3::derive_key("weir 2026-11 key that signs draws", &seal.secret);
+    Signer::new(name, &secret).expect("the name was checked")
 }
 
 /// A draw with the randomness that came.
