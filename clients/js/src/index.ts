@@ -10,7 +10,7 @@ export { native, type AppState, type AsyncStorage } from "./native.js";
 export { node } from "./node.js";
 export { NoEntry, type Eta, type Place, type State } from "./place.js";
 export type { Platform, Storage } from "./platform.js";
-export type { Action, Trouble } from "./problem.js";
+export { Problem, type Action, type Trouble } from "./problem.js";
 export type { Reason, Stock } from "./reply.js";
 
 /** Which place. */

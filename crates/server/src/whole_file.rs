@@ -3,7 +3,7 @@
 //! Invariants: a reader finds the file of before or the new one, never a part of one, also after a crash. Nobody else may read it.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
@@ -36,7 +36,13 @@ pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
     file.write_all(text.as_bytes())?;
     // Otherwise a loss of power could leave an empty file in its place.
     file.sync_data()?;
-    fs::rename(&unfinished, path)
+    fs::rename(&unfinished, path)?;
+    // The file is in use even if this fails. A loss of power may bring back the file of before.
+    let dir = path.parent().map(File::open).transpose();
+    if let Err(why) = dir.and_then(|dir| dir.map_or(Ok(()), |dir| dir.sync_all())) {
+        tracing::error!(file = %path.display(), %why, "the directory cannot be synced");
+    }
+    Ok(())
 }
 
 #[cfg(test)]

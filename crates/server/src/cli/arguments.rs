@@ -312,7 +312,8 @@ fn token() -> Command {
         .long("role")
         .required(true)
         .value_parser(words(&Role::ALL.map(|(_, word)| word)))
-        .help("viewer sees; operator changes zones and routes, too; admin also creates and deletes them, and drains servers");
+        .help("viewer sees; operator changes zones and routes, too; admin also creates, replaces and deletes zones, and drains servers; shop \
+             says what is left, and nothing else");
     let new = Command::new("new")
         .about("Make a token: print it once, with the lines for the configuration")
         .arg(name)

@@ -74,8 +74,8 @@ pub(super) fn check(config: &Config, read: &Result<Keys, KeyFault>, report: &mut
         report.unknown(
             CONFIG,
             said,
-            "people who ask when they are told to are refused",
-            "raise the limit, or keep it if no client is an app that polls",
+            "the zone does not do what one of its fields says, or refuses people who ask when they are told to",
+            "change one of the fields, or keep them if you mean both",
         );
     }
     for said in idle_routes(config) {
