@@ -10,7 +10,7 @@ use std::{
 };
 
 use admission::{Definition, ZoneId};
-use check::{Gated, Outcome, Route, Routes};
+use check::{Gated, Route, RouteAction, Routes};
 use gate::{cells, limits::LimitSettings};
 use ipnet::IpNet;
 use store::redis::{
@@ -483,7 +483,7 @@ pub(super) fn check(file: &str, text: FileText, open_files: u64) -> Result<Confi
         return Err(origin.fault(what));
     }
     for (route, origin) in &text.routes {
-        if let Outcome::Zone(Gated { zone, .. }) = &route.outcome
+        if let RouteAction::Zone(Gated { zone, .. }) = &route.outcome
             && matches!(store, StoreSettings::Memory)
             && zones.iter().all(|(id, _)| id != zone)
         {

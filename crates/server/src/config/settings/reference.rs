@@ -42,8 +42,8 @@ fn page() -> String {
          <!-- Made from crates/server/src/config/settings/table.rs. Do not edit: WEIR_WRITE_DOCS=1 cargo test -p weir --lib reference -->\n\n\
          Every setting has a name in the file, a flag and a variable. A flag wins over a variable, a variable wins over the \
          file, and the file wins over the default. A dot in a name stands for a table of the file: `pass.issuer` is `issuer` in \
-         `[pass]`. Zones, cells, admin tokens and targets are tables of the file only: see \
-         [Start and configure](../operate/configuration.md). `weir --help` prints the same list.\n",
+         `[pass]`. Zones, cells, routes, admin tokens and targets are tables of the file only: see \
+         [Start and configure](../operate/configuration.md). `weir --help` prints what has a flag.\n",
     );
     let table = |name: &'static str| name.split_once('.').map_or("", |(table, _)| table);
     let mut tables = vec![""];

@@ -56,7 +56,7 @@ pub(in crate::config) const SETTINGS: &[Setting] = &[
         "store",
         Kind::Text,
         "STORE",
-        "What keeps the lines: memory, redis://H:P, rediss://H:P, redis-cluster://H:P,… or rediss-cluster://H:P,…",
+        "What keeps the lines: memory, redis://H:P, redis-cluster://H:P,…, redis-sentinel://H:P,…?service=NAME, or the same with rediss for TLS",
         Default::Described("memory, journaled in the data directory"),
     ),
     setting(
