@@ -17,7 +17,7 @@ use admission::{
 use criterion::{Criterion, criterion_group, criterion_main};
 use events::Bus;
 use gate::{Gate, Reply, Token};
-use store::{JoinedOnce, Kept, Left, Line, Store, StoreError};
+use store::{JoinedOnce, LeftVisits, Line, RegisterContents, Store, StoreError};
 use weir_benches::{Counting, LINES, NOW, line, policy};
 
 #[global_allocator]
@@ -30,7 +30,7 @@ struct FixedSnapshot(Snapshot);
 impl Store for FixedSnapshot {
     type Line = Self;
 
-    async fn zones(&self) -> Result<Option<Kept>, StoreError> {
+    async fn zones(&self) -> Result<Option<RegisterContents>, StoreError> {
         Ok(None)
     }
 
@@ -64,7 +64,7 @@ impl Line for FixedSnapshot {
         pending().await
     }
 
-    async fn visits(&self, _: Vec<PagePolls>) -> Result<Left, StoreError> {
+    async fn visits(&self, _: Vec<PagePolls>) -> Result<LeftVisits, StoreError> {
         pending().await
     }
 

@@ -54,7 +54,7 @@ fn event(kind: u32, publisher: u32, n: u32) -> Event {
                 .into()
         }
         3 => Evicted { zone, count: publisher, at_ms: n.into() }.into(),
-        _ => Limited { zone, call: LimitedCall::Wait, count: publisher, retry_after_s: n }.into(),
+        _ => Limited { zone, call: LimitedCall::Join, count: publisher, retry_after_s: n }.into(),
     }
 }
 
@@ -74,7 +74,7 @@ fn publish(bus: &Bus, kind: u32, publisher: u32, n: u32) {
             at_ms: n.into(),
         }),
         3 => bus.publish(Evicted { zone, count: publisher, at_ms: n.into() }),
-        _ => bus.publish(Limited { zone, call: LimitedCall::Wait, count: publisher, retry_after_s: n }),
+        _ => bus.publish(Limited { zone, call: LimitedCall::Join, count: publisher, retry_after_s: n }),
     }
 }
 

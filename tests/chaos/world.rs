@@ -24,7 +24,7 @@ use bytes::Bytes;
 use events::Bus;
 use gate::{Gate, Refusal, Reply, Token, WaitStatus};
 use store::{
-    JoinedOnce, Kept, Left, Line, Store, StoreError,
+    JoinedOnce, LeftVisits, Line, RegisterContents, Store, StoreError,
     redis::{
         Durability, Redis, RedisLine,
         address::{Address, Library, Settings},
@@ -182,7 +182,7 @@ struct Watched {
 impl Store for Watched {
     type Line = WatchedLine;
 
-    async fn zones(&self) -> Result<Option<Kept>, StoreError> {
+    async fn zones(&self) -> Result<Option<RegisterContents>, StoreError> {
         self.redis.zones().await
     }
 
@@ -268,7 +268,7 @@ impl Line for WatchedLine {
         self.heard(self.line.beat(polls, longest_period_ms).await)
     }
 
-    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left, StoreError> {
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<LeftVisits, StoreError> {
         self.heard(self.line.visits(seen).await)
     }
 

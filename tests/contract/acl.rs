@@ -5,7 +5,7 @@ use bytes::Bytes;
 use limiter::{Bandwidth, Decision, Limit, Limiter, OnFailure};
 use store::redis::{
     address::{Address, Library, Settings},
-    client::{AnyClient, Client as _, ClientError, Heard, Script},
+    client::{AnyClient, ChannelEvent, Client as _, ClientError, Script},
 };
 
 use crate::{
@@ -145,10 +145,10 @@ pub(crate) async fn least_rights_are_enough_and_no_more(servers: &Servers, libra
     let mut listener = client.listen(channel.clone(), 100);
     loop {
         match listener.next().await {
-            Some(Heard::Listening) => {
+            Some(ChannelEvent::Listening) => {
                 client.publish(channel.clone(), Bytes::from_static(b"hello")).await.expect("published");
             }
-            Some(Heard::Message(message)) => break assert_eq!(&message[..], b"hello"),
+            Some(ChannelEvent::Message(message)) => break assert_eq!(&message[..], b"hello"),
             other => panic!("{other:?}"),
         }
     }

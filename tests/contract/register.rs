@@ -5,7 +5,7 @@ use std::sync::Arc;
 use admission::{Definition, Mode, Notice, Policy, ZoneId};
 use bytes::Bytes;
 use store::{
-    Defined, Expected, Kept, Line as _, RoutesDefined, Store as _, StoreError,
+    Defined, Expected, Line as _, RegisterContents, RoutesDefined, Store as _, StoreError,
     redis::{
         Durability, Redis,
         client::{Client as _, Value},
@@ -30,9 +30,9 @@ fn named(zone: &ZoneId, name: &str) -> ZoneId {
     ZoneId::parse(&format!("{zone}-{name}")).expect("a name")
 }
 
-fn kept<const N: usize>(zones: [(&ZoneId, &Definition); N]) -> Option<Kept> {
+fn kept<const N: usize>(zones: [(&ZoneId, &Definition); N]) -> Option<RegisterContents> {
     let zones = zones.map(|(zone, definition)| (zone.clone(), definition.clone())).to_vec();
-    Some(Kept { zones, ..Kept::default() })
+    Some(RegisterContents { zones, ..RegisterContents::default() })
 }
 
 async fn define(store: &Arc<Redis>, zone: &ZoneId, definition: &Definition) {
@@ -60,7 +60,9 @@ pub(crate) async fn of_changes_that_expect_the_same_one_is_made(backend: &InRedi
         before = Some(made.1);
     }
     for store in [&a, &b] {
-        let Some(Kept { zones, .. }) = store.zones().await.expect("lists") else { panic!("it keeps zones") };
+        let Some(RegisterContents { zones, .. }) = store.zones().await.expect("lists") else {
+            panic!("it keeps zones")
+        };
         assert_eq!(zones.iter().find(|(kept, _)| kept == zone).map(|(_, now)| now), before.as_ref());
     }
 }
@@ -425,10 +427,10 @@ pub(crate) async fn routes_are_changed_once_and_come_back_with_the_zones(backend
             both => panic!("round {round}: {both:?}"),
         });
     }
-    let all = Some(Kept {
+    let all = Some(RegisterContents {
         zones: vec![(zone.clone(), policy().into())],
         routes: before.as_deref().map(Into::into),
-        ..Kept::default()
+        ..RegisterContents::default()
     });
     for store in [&a, &b, &connect().await] {
         assert_eq!(store.zones().await.expect("lists"), all);
@@ -437,7 +439,7 @@ pub(crate) async fn routes_are_changed_once_and_come_back_with_the_zones(backend
     let older = servers.command(holder, &["HGETALL", REGISTER]);
     let older: Vec<String> = older.parts().iter().map(|part| part.text()).collect();
     a.define_routes(before.as_deref(), "[\"last\"]").await.expect("answered");
-    let all = all.map(|kept| Kept { routes: Some("[\"last\"]".into()), ..kept });
+    let all = all.map(|kept| RegisterContents { routes: Some("[\"last\"]".into()), ..kept });
     servers.command(holder, &["DEL", REGISTER]);
     let put: Vec<&str> = ["HSET", REGISTER].into_iter().chain(older.iter().map(String::as_str)).collect();
     servers.command(holder, &put);

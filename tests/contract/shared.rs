@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use admission::{Claim, Departure, JoinKey, Joined, Leaver, Mode, PagePolls, Policy, Proof, Verdict, ZoneId};
 use store::{
-    Kept, Line as _, Store as _, StoreError,
+    Line as _, RegisterContents, Store as _, StoreError,
     redis::{Durability, Redis, address::Settings},
 };
 
@@ -761,7 +761,10 @@ pub(crate) async fn register_lists_zones_in_order_and_is_put_again_when_lost(
     let servers = Servers::start(backend.servers.topology());
     let settings = backend.settings();
     let a = servers.connect(&settings, Durability::Async).await;
-    assert_eq!(a.zones().await.expect("lists"), Some(Kept { is_new: true, ..Kept::default() }));
+    assert_eq!(
+        a.zones().await.expect("lists"),
+        Some(RegisterContents { is_new: true, ..RegisterContents::default() })
+    );
     let named = |name: &str| ZoneId::parse(&format!("{zone}-{name}")).expect("a name");
     let (x, y) = (named("X"), named("Y"));
     a.line(&y).put(policy()).await.expect("put");
@@ -769,7 +772,7 @@ pub(crate) async fn register_lists_zones_in_order_and_is_put_again_when_lost(
     let b = servers.connect(&settings, Durability::Async).await;
     let listed = |mode| {
         let zones = vec![(x.clone(), with(mode).into()), (y.clone(), policy().into())];
-        Some(Kept { zones, ..Kept::default() })
+        Some(RegisterContents { zones, ..RegisterContents::default() })
     };
     assert_eq!(b.zones().await.expect("lists"), listed(Mode::Hold));
     b.line(&x).put(with(Mode::Open)).await.expect("put");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use admission::{Drawn, Dump, DumpInside, DumpSegment, DumpTicket, DumpVisit, LongestPeriod, Unseen};
+use admission::{Dump, DumpInside, DumpSegment, DumpTicket, DumpVisit, LastDeal, LongestPeriod, Unseen};
 use store::redis::client::Value;
 
 use crate::{header, plain::Connection};
@@ -126,9 +126,9 @@ pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
 }
 
 /// By which draw the line was dealt last. A header without a draw does not say it.
-fn drawn(z: &BTreeMap<&str, i64>) -> Drawn {
+fn drawn(z: &BTreeMap<&str, i64>) -> LastDeal {
     let get = |name: &str| z.get(name).copied().unwrap_or(0);
-    Drawn { draw: number(get("drawn")), from: number(get("drawn_from")), end: number(get("drawn_end")) }
+    LastDeal { draw: number(get("drawn")), from: number(get("drawn_from")), end: number(get("drawn_end")) }
 }
 
 /// The people inside, from the rows of segments, the header, and the bitmaps.

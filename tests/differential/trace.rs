@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc, task};
 
 use admission::{
-    Census, Claim, Dealt, Definition, Departure, Drawn, Dump, Joined, Leaver, Lots, Mode, Now, Opening,
+    Census, Claim, Dealt, Definition, Departure, Dump, Joined, LastDeal, Leaver, Lots, Mode, Now, Opening,
     PAGE_TICKETS, PAGE_WORDS, Page, PagePolls, Policy, Proof, Schedule, SlotState, Snapshot, Verdict, Zone,
     ZoneId,
 };
@@ -281,8 +281,8 @@ impl Pair<'_> {
     /// A number of the line, or one beyond. Of the numbers that were dealt, most are nobody's, and a server looks there now and then only.
     fn any_number(&self, dice: &mut Random) -> u64 {
         match self.rules.dump().drawn {
-            Drawn { draw: 0, .. } => dice.bits() % (self.next + 3),
-            Drawn { from, .. } => from + dice.bits() % 50,
+            LastDeal { draw: 0, .. } => dice.bits() % (self.next + 3),
+            LastDeal { from, .. } => from + dice.bits() % 50,
         }
     }
 

@@ -12,7 +12,7 @@ use std::{
 use admission::Mode;
 use gate::Reply;
 use server::{
-    fanout::{Heard, Transport as _},
+    fanout::{ChannelEvent, Transport as _},
     stores,
 };
 use tokio::sync::mpsc;
@@ -132,15 +132,15 @@ async fn a_slow_listener_knows_that_it_missed_something() {
         stores::transports(&config.fanout, &cells(&config)).pop().expect("the configuration has a transport");
     let (hears, mut heard) = mpsc::channel(1);
     tokio::spawn(async move { transport.listen(hears).await });
-    while let Heard::Silent(_) = heard.recv().await.expect("it listens on") {}
+    while let ChannelEvent::Silent(_) = heard.recv().await.expect("it listens on") {}
     // The subscription was sent. A message may still be ahead of it at NATS, so messages are sent until one is heard.
-    let message = async |heard: &mut mpsc::Receiver<Heard>| {
+    let message = async |heard: &mut mpsc::Receiver<ChannelEvent>| {
         tokio::time::timeout(Duration::from_millis(50), heard.recv()).await
     };
     loop {
         nats.publish(SUBJECT, &[b"x"]);
         match message(&mut heard).await {
-            Ok(Some(Heard::Message(_))) => break,
+            Ok(Some(ChannelEvent::Message(_))) => break,
             Err(_) => {}
             other => panic!("{other:?}"),
         }
@@ -149,8 +149,8 @@ async fn a_slow_listener_knows_that_it_missed_something() {
         nats.publish(SUBJECT, &[b"x".as_slice(); 1_000]);
         for _ in 0..10 {
             match heard.recv().await {
-                Some(Heard::Message(message)) => assert_eq!(&message[..], b"x"),
-                Some(Heard::Missed(count)) => return assert!(count > 0),
+                Some(ChannelEvent::Message(message)) => assert_eq!(&message[..], b"x"),
+                Some(ChannelEvent::Missed(count)) => return assert!(count > 0),
                 other => panic!("{other:?}"),
             }
         }

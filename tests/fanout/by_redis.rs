@@ -4,7 +4,7 @@ use admission::Mode;
 use bytes::Bytes;
 use store::redis::{
     address::{Address, Settings},
-    client::{AnyClient, Heard},
+    client::{AnyClient, ChannelEvent},
 };
 
 use crate::{
@@ -142,18 +142,18 @@ async fn a_slow_listener_knows_what_it_missed() {
     let client = AnyClient::connect(&address, &Settings::default()).await.expect("it is up");
     let channel = Bytes::from_static(b"some channel");
     let mut listener = client.listen(channel.clone(), 10);
-    assert_eq!(listener.next().await, Some(Heard::Listening));
+    assert_eq!(listener.next().await, Some(ChannelEvent::Listening));
     for _ in 0..SAID {
         client.publish(channel.clone(), Bytes::from_static(b"0123456789abcdef")).await.expect("it is up");
     }
     let (mut heard, mut missed) = (0, 0);
     while heard + missed < SAID {
         match listener.next().await {
-            Some(Heard::Message(message)) => {
+            Some(ChannelEvent::Message(message)) => {
                 assert_eq!(&message[..], b"0123456789a", "cut to one more than is allowed");
                 heard += 1;
             }
-            Some(Heard::Missed(count)) => missed += count,
+            Some(ChannelEvent::Missed(count)) => missed += count,
             other => panic!("{other:?}"),
         }
     }

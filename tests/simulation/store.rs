@@ -16,8 +16,8 @@ use admission::{
     sabotage::{Rule, on},
 };
 use store::{
-    Batch, Engine, JoinedOnce, Journal, JournalError, Kept, Left, Line, Loaded, MemoryJournal, Store,
-    StoreError,
+    Batch, Engine, JoinedOnce, Journal, JournalError, LeftVisits, Line, Loaded, MemoryJournal,
+    RegisterContents, Store, StoreError,
 };
 use tokio::time::Instant;
 
@@ -217,7 +217,7 @@ fn tickets(
 impl Store for SimStore {
     type Line = SimLine;
 
-    async fn zones(&self) -> Result<Option<Kept>, StoreError> {
+    async fn zones(&self) -> Result<Option<RegisterContents>, StoreError> {
         Ok(None)
     }
 
@@ -274,7 +274,7 @@ impl Line for SimLine {
         self.decide(|engine, zone, now| engine.beat(zone, &marks, longest_period_ms, now)).await
     }
 
-    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left, StoreError> {
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<LeftVisits, StoreError> {
         self.decide(|engine, zone, now| engine.visits(zone, &seen, now)).await
     }
 

@@ -14,7 +14,7 @@ use admission::{
     Ticket, ZoneId,
 };
 use store::{
-    JoinedOnce, Kept, Left, Line, Store, StoreError,
+    JoinedOnce, LeftVisits, Line, RegisterContents, Store, StoreError,
     redis::{Redis, RedisLine},
 };
 use tokio::time::Instant;
@@ -114,7 +114,7 @@ fn merge(into: &mut Vec<PagePolls>, from: Vec<PagePolls>) {
 impl Store for Crowd {
     type Line = CrowdLine;
 
-    async fn zones(&self) -> Result<Option<Kept>, StoreError> {
+    async fn zones(&self) -> Result<Option<RegisterContents>, StoreError> {
         self.redis.zones().await
     }
 
@@ -168,7 +168,7 @@ impl Line for CrowdLine {
         beat
     }
 
-    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left, StoreError> {
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<LeftVisits, StoreError> {
         self.line.visits(seen).await
     }
 

@@ -5,7 +5,7 @@
 
 /// By which draw a line was dealt last, and which numbers it gave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drawn {
+pub struct LastDeal {
     /// The draw; 0 for none.
     pub draw: u32,
     /// The first number that it dealt, a multiple of a segment.
@@ -14,7 +14,7 @@ pub struct Drawn {
     pub end: u64,
 }
 
-impl Drawn {
+impl LastDeal {
     /// Whether the draw gave this number. Its tickets are of any epoch, because a deal that was lost is made again.
     #[must_use]
     pub fn has(&self, seq: u64) -> bool {
@@ -32,7 +32,7 @@ pub struct Census {
     /// The next ticket to be issued.
     pub next: u64,
     /// By which draw the line was dealt last.
-    pub drawn: Drawn,
+    pub drawn: LastDeal,
     /// Until when the list may lack people, because the state was lost; in milliseconds on the store's clock.
     pub settled_ms: u64,
     /// Whether servers may still have to say what they remember of a state that was lost.
@@ -56,12 +56,12 @@ pub struct CensusSegment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deal {
     /// The numbers that are dealt.
-    pub drawn: Drawn,
+    pub drawn: LastDeal,
     /// The first number that was not on the list.
     pub frozen: u64,
     /// The number that `frozen` becomes. They are at the same place of their segments.
     pub later: u64,
-    /// Who waits, by position: segments from [`Drawn::from`] on.
+    /// Who waits, by position: segments from [`LastDeal::from`] on.
     pub segments: Vec<CensusSegment>,
 }
 

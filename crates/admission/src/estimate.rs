@@ -9,9 +9,9 @@ use crate::Policy;
 pub struct Estimate {
     /// The expected wait, in milliseconds.
     pub wait_ms: u64,
-    /// Nine of ten people wait at least about this long, in milliseconds.
+    /// Nineteen of twenty people wait at least about this long, in milliseconds.
     pub low_ms: u64,
-    /// Nine of ten people wait at most about this long, in milliseconds.
+    /// Nineteen of twenty people wait at most about this long, in milliseconds.
     pub high_ms: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The wait and the range that somebody was told first, in 23 bits of a token.
+//! The wait and the range that somebody was told first, in 24 bits of a token.
 //!
 //! When the holder enters, the server compares them with the wait that was had. So the token is the only record, as of the told
 //! wait.

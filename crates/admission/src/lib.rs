@@ -35,7 +35,7 @@ mod window;
 mod zone;
 
 pub use bypass::BypassToken;
-pub use deal::{Census, CensusSegment, Deal, Dealt, Drawn};
+pub use deal::{Census, CensusSegment, Deal, Dealt, LastDeal};
 pub use definition::Definition;
 pub use estimate::Estimate;
 pub use first_told::FirstTold;

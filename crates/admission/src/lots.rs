@@ -13,7 +13,7 @@
 //! again, by any server, with the same numbers.
 
 use crate::{
-    Census, CensusSegment, Deal, Drawn,
+    Census, CensusSegment, Deal, LastDeal,
     segment::{SEGMENT, SEGMENT_TICKETS, SEGMENT_WORDS, split},
 };
 
@@ -110,9 +110,9 @@ impl Lots {
 
     /// The numbers that the draw deals.
     #[must_use]
-    pub fn drawn(&self) -> Drawn {
+    pub fn drawn(&self) -> LastDeal {
         let end = round_up(self.later() + (self.from - self.frozen));
-        Drawn { draw: self.draw, from: self.from, end }
+        LastDeal { draw: self.draw, from: self.from, end }
     }
 
     /// The number of whoever came first after the freeze.
@@ -211,7 +211,7 @@ mod tests {
     fn everybody_gets_the_number_of_the_position_and_later_people_stand_behind() {
         let list = [(0, words([3, 5])), (7, words([0, 1]))];
         let lots = Lots::new(9, 7 * SEGMENT + 4, &list, &[2, 0, 3, 1]).expect("fits");
-        let Drawn { draw, from, end } = lots.drawn();
+        let LastDeal { draw, from, end } = lots.drawn();
         assert_eq!((draw, from), (9, (8 + 64) * SEGMENT));
         let numbers = [3, 5, 7 * SEGMENT, 7 * SEGMENT + 1].map(|seq| lots.number(seq));
         assert_eq!(numbers, [2, 0, 3, 1].map(|position| Some(from + position)));

@@ -7,7 +7,7 @@ mod fields;
 
 use std::{fmt, sync::Arc};
 
-use crate::{Drawn, segment::IDLE_AGE};
+use crate::{LastDeal, segment::IDLE_AGE};
 
 pub use fields::{
     FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, Kind as FieldKind, RULE_FIELDS, SECOND_FIELDS, TextFault,
@@ -154,7 +154,7 @@ pub struct Policy {
 pub struct Opening {
     /// Seconds since 1970-01-01 UTC by the store's wall clock; 0 if it is not closed until an instant.
     pub unix_s: u32,
-    /// The draw that decides the order, which nobody enters before; 0 for none. See [`Drawn`](crate::Drawn). Only an event has one.
+    /// The draw that decides the order, which nobody enters before; 0 for none. See [`LastDeal`](crate::LastDeal). Only an event has one.
     pub draw: u32,
 }
 
@@ -232,7 +232,7 @@ pub(crate) fn longest_near_period_ms(longest_period_ms: u32) -> u32 {
 impl Policy {
     /// The mode in force in a line that was dealt last by `drawn`. A zone whose policy names a draw is held until the line is dealt by it.
     #[must_use]
-    pub fn mode_after(&self, drawn: Drawn) -> Mode {
+    pub fn mode_after(&self, drawn: LastDeal) -> Mode {
         match self.mode {
             Mode::Auto if self.opens_at.draw != 0 && self.opens_at.draw != drawn.draw => Mode::Hold,
             mode => mode,

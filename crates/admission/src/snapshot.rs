@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Drawn, Estimate, Mode, PAGE_TICKETS, Page, Policy, Window, Words};
+use crate::{Estimate, LastDeal, Mode, PAGE_TICKETS, Page, Policy, Window, Words};
 
 /// One bit per ticket of a page: its holder polled since the last report.
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ pub struct Snapshot {
     /// The entries of the last minute.
     pub window: Arc<Window>,
     /// By which draw the line was dealt last.
-    pub drawn: Drawn,
+    pub drawn: LastDeal,
     /// The line's earlier epochs: the state was lost, and came back. `None` while servers or tickets may still say what a lost state knew,
     /// so that the store must hear of each ticket of another epoch.
     pub earlier: Option<Arc<[EarlierEpoch]>>,
@@ -204,7 +204,7 @@ mod tests {
         let is_undrawn = |mode, draw, dealt_by| {
             let policy = Policy { mode, opens_at: Opening { unix_s: 1, draw }, ..Policy::default() };
             let mut snapshot = Zone::new(policy, 1, NOW).beat(&[], NOW);
-            snapshot.drawn = Drawn { draw: dealt_by, ..Drawn::default() };
+            snapshot.drawn = LastDeal { draw: dealt_by, ..LastDeal::default() };
             snapshot.is_undrawn()
         };
         for mode in [Mode::Auto, Mode::Hold, Mode::Closed] {

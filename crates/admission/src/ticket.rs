@@ -16,7 +16,8 @@ pub struct Ticket {
     pub seq: u64,
     /// When it was issued, in milliseconds on the store's clock ([`crate::Now::ms`]). Below 2^48.
     pub issued_ms: u64,
-    /// The wait told at that instant, and its range; `None` if there was no estimate.
+    /// The wait that was told first, from that instant on, and its range: at the join, or at the first poll that could be told one. `None`
+    /// if there was none yet.
     pub first_told: Option<FirstTold>,
     /// The last told instant of entry, in seconds after `issued_ms`; `None` if there was no estimate. Below
     /// [`Ticket::NEVER_S`].

@@ -1,6 +1,6 @@
 //! A zone's line: the state machine that a store runs.
 //!
-//! There are six transitions, each atomic. [`Zone::join`] issues tickets, [`Zone::enter`] decides claims, [`Zone::leave`] gives up
+//! Calls of people, visitors and servers make six transitions, each atomic. [`Zone::join`] issues tickets, [`Zone::enter`] decides claims, [`Zone::leave`] gives up
 //! places and ends visits, [`Zone::beat`] takes in polls and does what is due, [`Zone::visits`] counts the people inside, and
 //! [`Zone::deal`] gives numbers by lot. `lua/` has the same transitions as scripts. Most rules have the same function name in both; a helper
 //! such as `by_segment` may share its name by chance.
@@ -40,7 +40,7 @@ use std::{
 };
 
 use crate::{
-    Drawn, LongestPeriod, Mode, Now, Occupancy, PagePolls, Pages, Policy, Position, SlotState, Snapshot,
+    LastDeal, LongestPeriod, Mode, Now, Occupancy, PagePolls, Pages, Policy, Position, SlotState, Snapshot,
     Tally, Window, Words,
     inside::Inside,
     policy::longest_near_period_ms,
@@ -124,7 +124,7 @@ pub struct Decided {
     /// The slots after the call.
     pub slots: SlotState,
     /// By which draw the line was dealt last.
-    pub drawn: Drawn,
+    pub drawn: LastDeal,
 }
 
 /// When a holder of the front is overdue, and after how long the holder was asked to come (0 if a beat made the
@@ -182,7 +182,7 @@ pub struct Zone {
     expiries: BinaryHeap<Reverse<(u64, u64)>>,
     tally: Tally,
     inside: Inside,
-    drawn: Drawn,
+    drawn: LastDeal,
     unsaved: durable::Unsaved,
 }
 
@@ -219,7 +219,7 @@ impl Zone {
             expiries: BinaryHeap::new(),
             tally: Tally::default(),
             inside: Inside::default(),
-            drawn: Drawn::default(),
+            drawn: LastDeal::default(),
             unsaved: durable::Unsaved::new(base * PAGES as u64),
         }
     }

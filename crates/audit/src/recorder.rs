@@ -82,7 +82,7 @@ impl Recorder {
     }
 
     /// Records a change that was made. Does not wait.
-    pub fn write(&self, author: &Author, zone: &ZoneId, change: &definitions::Change) {
+    pub fn write(&self, author: &Author, zone: &ZoneId, change: &definitions::DefinitionChange) {
         let [before, after] = [&change.before, &change.after].map(|of| of.as_ref().map(definition_json));
         let null = || "null".to_owned();
         let (name, role) = (&author.name, &author.role);

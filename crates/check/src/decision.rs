@@ -14,7 +14,7 @@ use crate::{
     path::RoutePath,
     readings::Readings,
     request::Request,
-    route::{Condition, Gated, Outcome, Route},
+    route::{Condition, Gated, Route, RouteAction},
 };
 
 /// A visitor's `POST` to this path of the site ends the visits. It never reaches the site.
@@ -92,8 +92,8 @@ impl Routes {
     /// The zones in which visitors wait. A zone comes as often as it has routes.
     pub fn gated(&self) -> impl Iterator<Item = &Gated> {
         self.all.iter().filter_map(|route| match &route.outcome {
-            Outcome::Zone(gated) => Some(gated),
-            Outcome::Bypass | Outcome::Deny => None,
+            RouteAction::Zone(gated) => Some(gated),
+            RouteAction::Bypass | RouteAction::Deny => None,
         })
     }
 
@@ -256,12 +256,12 @@ impl Routes {
                 }
             };
             let outcome = match (decision(Some((index, route)), request, path), &route.outcome) {
-                (Decision::LetThrough { exemption: Some(why), .. }, Outcome::Zone(gated)) => {
+                (Decision::LetThrough { exemption: Some(why), .. }, RouteAction::Zone(gated)) => {
                     format!("let through without waiting in {}, because {why}", gated.zone)
                 }
-                (_, Outcome::Zone(gated)) => format!("waits in {}", gated.zone),
-                (_, Outcome::Deny) => "refused".to_owned(),
-                (_, Outcome::Bypass) => "let through".to_owned(),
+                (_, RouteAction::Zone(gated)) => format!("waits in {}", gated.zone),
+                (_, RouteAction::Deny) => "refused".to_owned(),
+                (_, RouteAction::Bypass) => "let through".to_owned(),
             };
             lines.push(format!("{number}. {name}: {fits}: {outcome}"));
             return lines;
@@ -284,9 +284,9 @@ fn decision<'r>(
 ) -> Decision<'r> {
     let Some((index, route)) = route else { return Decision::Unrouted };
     match &route.outcome {
-        Outcome::Bypass => Decision::LetThrough { index, exemption: None },
-        Outcome::Deny => Decision::Denied { index },
-        Outcome::Zone(gated) => match exemption::of(request, path) {
+        RouteAction::Bypass => Decision::LetThrough { index, exemption: None },
+        RouteAction::Deny => Decision::Denied { index },
+        RouteAction::Zone(gated) => match exemption::of(request, path) {
             Some(exemption) if !gated.everything => {
                 Decision::LetThrough { index, exemption: Some(exemption) }
             }

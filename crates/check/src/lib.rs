@@ -34,4 +34,4 @@ pub mod written;
 pub use decision::{Decision, Routes};
 pub use exemption::Exemption;
 pub use request::Request;
-pub use route::{Gated, Outcome, Route};
+pub use route::{Gated, Route, RouteAction};

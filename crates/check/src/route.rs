@@ -20,7 +20,7 @@ use crate::{
 
 /// What a route does with the requests that fit it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum RouteAction {
     /// Visitors wait in the line of a zone.
     Zone(Gated),
     /// The request is let through.
@@ -99,7 +99,7 @@ pub struct Route {
     /// All of them hold for a request that fits.
     pub conditions: Vec<Condition>,
     /// What happens to it.
-    pub outcome: Outcome,
+    pub outcome: RouteAction,
 }
 
 impl Condition {
@@ -171,12 +171,12 @@ impl fmt::Display for Route {
             write!(f, "{condition}, ")?;
         }
         match &self.outcome {
-            Outcome::Zone(gated) => write!(f, "waits in {}", gated.zone)?,
-            Outcome::Bypass => f.write_str("let through")?,
-            Outcome::Deny => f.write_str("refused")?,
+            RouteAction::Zone(gated) => write!(f, "waits in {}", gated.zone)?,
+            RouteAction::Bypass => f.write_str("let through")?,
+            RouteAction::Deny => f.write_str("refused")?,
         }
         match &self.outcome {
-            Outcome::Zone(Gated { everything: true, .. }) => f.write_str(", everything"),
+            RouteAction::Zone(Gated { everything: true, .. }) => f.write_str(", everything"),
             _ => Ok(()),
         }
     }
@@ -185,7 +185,7 @@ impl fmt::Display for Route {
 impl Route {
     /// Whether it makes visitors wait or refuses them, and so must not be got around.
     fn restricts(&self) -> bool {
-        self.outcome != Outcome::Bypass
+        self.outcome != RouteAction::Bypass
     }
 
     /// The condition that does not hold, or nothing if the request fits with this reading of its path.

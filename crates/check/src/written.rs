@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     digest::SecretDigest,
     pattern::Pattern,
-    route::{Condition, Gated, Matcher, Outcome, Route},
+    route::{Condition, Gated, Matcher, Route, RouteAction},
 };
 
 /// The most routes of one list.
@@ -98,20 +98,22 @@ pub fn read(fields: &Object, number: usize) -> Result<Route, RouteFault> {
     let (bypass, deny) = (flag("bypass")?, flag("deny")?);
     let (everything, bind_address) = (flag("everything")?, flag("bind_address")?);
     let outcome = match (zone, bypass, deny) {
-        (Some(zone), false, false) => Outcome::Zone(Gated { everything, bind_address, ..Gated::new(zone) }),
-        (None, true, false) => Outcome::Bypass,
-        (None, false, true) => Outcome::Deny,
+        (Some(zone), false, false) => {
+            RouteAction::Zone(Gated { everything, bind_address, ..Gated::new(zone) })
+        }
+        (None, true, false) => RouteAction::Bypass,
+        (None, false, true) => RouteAction::Deny,
         _ => {
             return Err(fault("", "needs exactly one of `zone = \"ID\"`, `bypass = true` and `deny = true`"));
         }
     };
-    if !matches!(outcome, Outcome::Zone(_))
+    if !matches!(outcome, RouteAction::Zone(_))
         && let Some(name) = ["everything", "bind_address"].iter().find(|name| fields.contains_key(**name))
     {
         return Err(fault(name, "is for routes with a zone; remove it"));
     }
     let conditions = conditions(fields, &outcome)?;
-    if outcome == Outcome::Bypass && conditions.is_empty() {
+    if outcome == RouteAction::Bypass && conditions.is_empty() {
         return Err(fault("", "lets everybody through; give it a condition, or remove it"));
     }
     Ok(Route { name, conditions, outcome })
@@ -125,7 +127,7 @@ fn name_of(value: &Value) -> Result<String, String> {
     Ok(text.clone())
 }
 
-fn conditions(fields: &Object, outcome: &Outcome) -> Result<Vec<Condition>, RouteFault> {
+fn conditions(fields: &Object, outcome: &RouteAction) -> Result<Vec<Condition>, RouteFault> {
     let mut found = Vec::new();
     let pattern = |field: &str, text: &str| Pattern::new(text).map_err(|wrong| fault(field, wrong));
     if let Some(value) = fields.get("host") {
@@ -147,7 +149,7 @@ fn conditions(fields: &Object, outcome: &Outcome) -> Result<Vec<Condition>, Rout
         };
         found.push(Condition::Method(list(value, "method", method)?));
     }
-    let opens = *outcome == Outcome::Bypass;
+    let opens = *outcome == RouteAction::Bypass;
     for (name, value) in table(fields, "header")? {
         let header = HeaderName::try_from(name.as_str())
             .map_err(|_| fault("header", format!("`{name}` is not the name of a header")))?;
@@ -336,9 +338,9 @@ fn written(route: &Route, secret: impl Fn(&SecretDigest) -> Value) -> Value {
     let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     put("name", route.name.as_str().into());
     match &route.outcome {
-        Outcome::Bypass => drop(put("bypass", true.into())),
-        Outcome::Deny => drop(put("deny", true.into())),
-        Outcome::Zone(Gated { zone, everything, bind_address, .. }) => {
+        RouteAction::Bypass => drop(put("bypass", true.into())),
+        RouteAction::Deny => drop(put("deny", true.into())),
+        RouteAction::Zone(Gated { zone, everything, bind_address, .. }) => {
             put("zone", zone.as_str().into());
             for (name, is_set) in [("everything", everything), ("bind_address", bind_address)] {
                 if *is_set {

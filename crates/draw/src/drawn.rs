@@ -7,7 +7,7 @@ use crate::{
     fault::Fault,
     note::VerifierKey,
     places::Places,
-    randomness::{Outcome, Randomness},
+    randomness::{OrderSource, Randomness},
     seed::Seed,
     shuffle::positions,
 };
@@ -45,11 +45,11 @@ impl Drawn {
             )));
         }
         let (seed, positions) = match randomness.decide(checkpoint, key)? {
-            Outcome::Random(bytes) => {
+            OrderSource::Random(bytes) => {
                 let seed = Seed::new(checkpoint, &bytes);
                 (Some(seed), positions(&seed, places.in_line()))
             }
-            Outcome::Arrival => (None, (1..=places.in_line()).collect()),
+            OrderSource::Arrival => (None, (1..=places.in_line()).collect()),
         };
         let (checkpoint, places, randomness) = (checkpoint.clone(), places.clone(), randomness.clone());
         Ok(Self { checkpoint, places, randomness, key: key.clone(), seed, positions })

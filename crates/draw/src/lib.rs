@@ -67,7 +67,7 @@ pub use drawn::Drawn;
 pub use fault::Fault;
 pub use note::{NOTE_MAX, Note, Signer, VerifierKey};
 pub use places::Places;
-pub use randomness::{Outcome, Randomness};
+pub use randomness::{OrderSource, Randomness};
 pub use record::{RECEIPT_FORMAT, RECEIPT_MAX, RECORD_FORMAT, RECORD_MAX, Receipt, Record};
 pub use report::Report;
 pub use seed::Seed;

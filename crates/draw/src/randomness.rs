@@ -49,7 +49,7 @@ pub enum Randomness {
 
 /// What the randomness decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum OrderSource {
     /// The order follows from these bytes.
     Random(Vec<u8>),
     /// The order is that of arrival.
@@ -68,7 +68,7 @@ impl Randomness {
     /// # Errors
     /// [`Fault::Randomness`] if it is not what the checkpoint announces, or not the signature of its round. The faults of
     /// [`Note::verify`](crate::Note::verify) if a statement is not signed.
-    pub fn decide(&self, checkpoint: &Checkpoint, key: &VerifierKey) -> Result<Outcome, Fault> {
+    pub fn decide(&self, checkpoint: &Checkpoint, key: &VerifierKey) -> Result<OrderSource, Fault> {
         let terms = checkpoint.terms();
         match (self, &terms.announced, terms.fallback) {
             (Self::Drand { round, signature }, Announced::Drand { round: expected }, _) => {
@@ -93,13 +93,13 @@ impl Randomness {
             }
             (Self::Stated { statement }, Announced::Stated { .. }, _) => {
                 match Statement::read(statement, checkpoint, key)? {
-                    Statement::Value(value) => Ok(Outcome::Random(value.into_bytes())),
+                    Statement::Value(value) => Ok(OrderSource::Random(value.into_bytes())),
                     Statement::Missing => fault("the operator states that no value came".to_owned()),
                 }
             }
             (Self::Arrival { statement }, _, Fallback::Arrival) => {
                 missing(statement, checkpoint, key)?;
-                Ok(Outcome::Arrival)
+                Ok(OrderSource::Arrival)
             }
             _ => fault(format!(
                 "it is {}, and the checkpoint says `randomness {}` and `fallback {}`",
@@ -125,12 +125,12 @@ fn fault<T>(why: String) -> Result<T, Fault> {
 }
 
 /// What a round decides.
-fn of_round(round: u64, signature: &str) -> Result<Outcome, Fault> {
+fn of_round(round: u64, signature: &str) -> Result<OrderSource, Fault> {
     let Some(bytes) = from_hex(signature) else {
         return fault("its signature is not 96 digits of lower-case hex".to_owned());
     };
     match QUICKNET.verify(round, &bytes) {
-        Some(randomness) => Ok(Outcome::Random(randomness.to_vec())),
+        Some(randomness) => Ok(OrderSource::Random(randomness.to_vec())),
         None => fault(format!(
             "this is not the signature of round {round}; compare it with https://api.drand.sh/{}/public/{round}",
             QUICKNET.hash

@@ -10,7 +10,7 @@ use crate::{
     drawn::Drawn,
     fault::Fault,
     note::{Note, VerifierKey},
-    randomness::{Outcome, Randomness},
+    randomness::{OrderSource, Randomness},
     record::{Receipt, Record},
     report::Report,
     seed::Seed,
@@ -133,7 +133,7 @@ fn receipt_steps(
         None => {
             let outcome = receipt.randomness.decide(&checkpoint, &key)?;
             tell_randomness(&checkpoint, &receipt.randomness, &key, report)?;
-            if let Outcome::Random(bytes) = outcome {
+            if let OrderSource::Random(bytes) = outcome {
                 report.step(format!("the seed is {}", Seed::new(&checkpoint, &bytes)));
             }
             if let Some(position) = position {

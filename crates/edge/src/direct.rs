@@ -20,7 +20,7 @@ use hyper::{
 use crate::received::Received;
 
 /// The most fields of a head that is parsed here.
-const MAX_FIELDS: usize = 32;
+const MOST_FIELDS: usize = 32;
 
 /// A request whose head and body are exactly `bytes`. None leaves them to the engine.
 pub(crate) fn parse(bytes: &Bytes) -> Option<Request<Received>> {
@@ -28,7 +28,7 @@ pub(crate) fn parse(bytes: &Bytes) -> Option<Request<Received>> {
     if bytes.first().is_none_or(u8::is_ascii_whitespace) {
         return None;
     }
-    let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
+    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut head = httparse::Request::new(&mut fields);
     let httparse::Status::Complete(head_len) = head.parse(bytes).ok()? else { return None };
     if head.version != Some(1) {

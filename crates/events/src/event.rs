@@ -385,15 +385,15 @@ impl RefusalReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum LimitedCall {
-    /// A request for a new ticket.
-    Wait,
+    /// A request for a new ticket, by `wait`.
+    Join,
     /// A poll for an existing ticket, by `entry` or by `wait` with a token.
-    Entry,
+    Poll,
 }
 
 impl LimitedCall {
-    /// Both calls with their names.
-    pub const ALL: [(Self, &'static str); 2] = [(Self::Wait, "wait"), (Self::Entry, "entry")];
+    /// Both calls with their names in metrics and in streams of events.
+    pub const ALL: [(Self, &'static str); 2] = [(Self::Join, "wait"), (Self::Poll, "entry")];
 }
 
 /// A call to the store.

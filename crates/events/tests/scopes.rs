@@ -113,7 +113,7 @@ fn publish_all(bus: &Bus, zone: ZoneNumber) {
     bus.publish(events::Entered { zone, waited_ms: 3, told_s: 1, told_low_s: 0, told_high_s: 2, at_ms: 2 });
     bus.publish(events::Evicted { zone, count: 1, at_ms: 2 });
     bus.publish(events::Refused { zone, why: events::RefusalReason::Busy, count: 1 });
-    bus.publish(events::Limited { zone, call: events::LimitedCall::Wait, count: 1, retry_after_s: 1 });
+    bus.publish(events::Limited { zone, call: events::LimitedCall::Join, count: 1, retry_after_s: 1 });
     bus.publish(events::Tallied {
         zone,
         admit_per_minute: 600,

@@ -9,8 +9,8 @@ use admission::{
     Ticket, ZoneId,
 };
 use store::{
-    Defined, Embedded, EmbeddedLine, Expected, JoinedOnce, Kept, Left, Line, RoutesDefined, Store,
-    StoreError,
+    Defined, Embedded, EmbeddedLine, Expected, JoinedOnce, LeftVisits, Line, RegisterContents, RoutesDefined,
+    Store, StoreError,
     minutes::{KeptMinute, OfferedMinute},
     redis::Redis,
 };
@@ -40,11 +40,11 @@ pub enum AnyStore {
 impl Store for AnyStore {
     type Line = AnyLine;
 
-    async fn zones(&self) -> Result<Option<Kept>> {
+    async fn zones(&self) -> Result<Option<RegisterContents>> {
         chosen!(self.zones())
     }
 
-    async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<Kept> {
+    async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<RegisterContents> {
         chosen!(self.begin(zones))
     }
 
@@ -101,7 +101,7 @@ impl Line for AnyLine {
         chosen!(self.beat(polls, longest_period_ms))
     }
 
-    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<LeftVisits> {
         chosen!(self.visits(seen))
     }
 

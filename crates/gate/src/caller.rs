@@ -48,7 +48,7 @@ impl<L: Line> Holder<L> {
     /// Asks the zone's limits whether `client` may call now. None where such calls are not limited. A holder who may not keeps the
     /// place.
     pub async fn ask_limits(&self, limits: &Limits, client: IpAddr) -> Option<LimitAnswer> {
-        let asked = ask_limits(&self.room, limits, LimitedCall::Entry, client).await?;
+        let asked = ask_limits(&self.room, limits, LimitedCall::Poll, client).await?;
         if let Some(retry_after_s) = asked.retry_after_s() {
             self.note_rate_limited(retry_after_s);
         }
@@ -58,7 +58,7 @@ impl<L: Line> Holder<L> {
     /// Notes that a call is refused because its client calls too often. The holder keeps the place; a holder at the front loses the slot
     /// without a claim. This asks no store, now or later.
     pub fn note_rate_limited(&self, retry_after_s: u32) {
-        self.room.note_rate_limited(LimitedCall::Entry, retry_after_s);
+        self.room.note_rate_limited(LimitedCall::Poll, retry_after_s);
         self.room.note_poll(&self.ticket);
     }
 
@@ -107,9 +107,9 @@ impl<L: Line> Newcomer<L> {
 
     /// Asks the zone's limits whether `client` may call now. None where such calls are not limited.
     pub async fn ask_limits(&self, limits: &Limits, client: IpAddr) -> Option<LimitAnswer> {
-        let asked = ask_limits(&self.room, limits, LimitedCall::Wait, client).await?;
+        let asked = ask_limits(&self.room, limits, LimitedCall::Join, client).await?;
         if let Some(retry_after_s) = asked.retry_after_s() {
-            self.room.note_rate_limited(LimitedCall::Wait, retry_after_s);
+            self.room.note_rate_limited(LimitedCall::Join, retry_after_s);
         }
         Some(asked)
     }

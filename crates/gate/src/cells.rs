@@ -22,7 +22,7 @@ use admission::{
 };
 use cache::{Cache, LoadError, Settings};
 use store::{
-    Defined, Expected, JoinedOnce, Kept, Left, Line, RoutesDefined, Store, StoreError,
+    Defined, Expected, JoinedOnce, LeftVisits, Line, RegisterContents, RoutesDefined, Store, StoreError,
     minutes::{KeptMinute, OfferedMinute},
 };
 use tokio::{sync::SetOnce, time::timeout};
@@ -77,7 +77,7 @@ pub struct Cell<S> {
     answered: AtomicBool,
     connect: Box<Connect<S>>,
     /// The last list of its zones, or why there is none.
-    listed: Cache<(), Arc<Kept>, StoreError>,
+    listed: Cache<(), Arc<RegisterContents>, StoreError>,
 }
 
 impl<S: Store> Cell<S> {
@@ -132,7 +132,7 @@ impl<S: Store> Cell<S> {
     ///
     /// # Errors
     /// The store's error.
-    pub async fn zones(self: &Arc<Self>) -> Result<Arc<Kept>> {
+    pub async fn zones(self: &Arc<Self>) -> Result<Arc<RegisterContents>> {
         let cell = Arc::clone(self);
         let ask = async move |()| {
             let late = Err(cell.named(StoreError::Away("no answer in time".to_owned())));
@@ -148,13 +148,13 @@ impl<S: Store> Cell<S> {
     }
 
     /// Like [`Cell::zones`], read after this call began: for callers that know of a change.
-    pub(crate) async fn zones_now(self: &Arc<Self>) -> Result<Arc<Kept>> {
+    pub(crate) async fn zones_now(self: &Arc<Self>) -> Result<Arc<RegisterContents>> {
         self.listed.invalidate(&());
         self.zones().await
     }
 
     /// The zones that it keeps now, not shared with other callers: for callers that are about to change them.
-    pub(crate) async fn ask(&self) -> Result<Arc<Kept>> {
+    pub(crate) async fn ask(&self) -> Result<Arc<RegisterContents>> {
         let store = match self.store.get() {
             Some(store) => store,
             None => {
@@ -170,7 +170,7 @@ impl<S: Store> Cell<S> {
     }
 
     /// Puts these zones into the store if it never kept any; returns what it keeps then.
-    pub(crate) async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<Kept> {
+    pub(crate) async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<RegisterContents> {
         self.store()?.begin(zones).await.map_err(|error| self.named(error))
     }
 
@@ -234,7 +234,7 @@ impl<S: Store> Store for Cells<S> {
     type Line = CellLine<S>;
 
     /// The zones of the cells that answer; an error if none answers.
-    async fn zones(&self) -> Result<Option<Kept>> {
+    async fn zones(&self) -> Result<Option<RegisterContents>> {
         let (mut zones, mut routes, mut is_new, mut silent) = (Vec::new(), None, true, Vec::new());
         let mut unix_ms = 0;
         for (at, cell) in self.cells.iter().enumerate() {
@@ -254,14 +254,14 @@ impl<S: Store> Store for Cells<S> {
             Some(error) if silent.len() + 1 == self.cells.len() => Err(error),
             _ => {
                 zones.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-                Ok(Some(Kept { zones, routes, is_new, unix_ms }))
+                Ok(Some(RegisterContents { zones, routes, is_new, unix_ms }))
             }
         }
     }
 
     /// Puts into each cell that never kept a zone its part of the zones.
-    async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<Kept> {
-        let mut all = Kept { is_new: true, ..Kept::default() };
+    async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<RegisterContents> {
+        let mut all = RegisterContents { is_new: true, ..RegisterContents::default() };
         for (at, cell) in self.cells.iter().enumerate() {
             let is_mine = |(zone, _): &&(ZoneId, Definition)| self.place_of(zone.as_str()) == Some(at);
             let kept = cell.begin(&zones.iter().filter(is_mine).cloned().collect::<Vec<_>>()).await?;
@@ -350,7 +350,7 @@ impl<S: Store> Line for CellLine<S> {
         self.call(|line| line.beat(polls, longest_period_ms)).await
     }
 
-    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<LeftVisits> {
         self.call(|line| line.visits(seen)).await
     }
 

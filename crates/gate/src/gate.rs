@@ -5,8 +5,7 @@
 //! through the zone's lane, which gathers what arrives while its previous call is in flight. There is no timer, so an
 //! idle server adds no delay, and a busy one pays per batch.
 //!
-//! The gate publishes on the bus at most one event for each store call, each entry and each refusal. A poll publishes
-//! nothing.
+//! The gate publishes on the bus what the store was asked and decided, entries and refusals. A poll that the view answers publishes nothing.
 //!
 //! Invariants: only the store admits people (or, where a zone's policy says so, the gate does while the store is away,
 //! see `room::fail_open`); a failing store only adds the mark `stale` to the answers of people who wait; a told wait
@@ -59,21 +58,21 @@ const LOST_ZONE_GRACE: Duration = Duration::from_secs(60);
 type Rooms<L> = HashMap<ZoneId, Arc<Room<L>>>;
 
 /// The keys, and what is derived from them for all zones.
-struct Keys {
-    keys: Arc<Seals>,
+struct SealKeys {
+    seals: Arc<Seals>,
     bypass: Arc<BypassSealer>,
 }
 
-impl Keys {
+impl SealKeys {
     fn new(seals: Seals) -> Self {
-        Self { bypass: Arc::new(seals.bypass_sealer()), keys: Arc::new(seals) }
+        Self { bypass: Arc::new(seals.bypass_sealer()), seals: Arc::new(seals) }
     }
 }
 
 /// All zones that are served, over one store.
 pub struct Gate<S: Store> {
     shared: Shared<S>,
-    seals: ArcSwap<Keys>,
+    keys: ArcSwap<SealKeys>,
     rooms: ArcSwap<Rooms<S::Line>>,
     /// When this server started.
     started_at: Instant,
@@ -93,7 +92,7 @@ impl<S: Store> Gate<S> {
         let shared = Shared { store, bus, pace, open_after_ms: 0 };
         Self {
             shared,
-            seals: ArcSwap::from_pointee(Keys::new(seals)),
+            keys: ArcSwap::from_pointee(SealKeys::new(seals)),
             rooms: ArcSwap::default(),
             started_at: Instant::now(),
             routes: watch::Sender::default(),
@@ -131,13 +130,13 @@ impl<S: Store> Gate<S> {
     /// The keys that seal tokens.
     #[must_use]
     pub fn seals(&self) -> Arc<Seals> {
-        Arc::clone(&self.seals.load().keys)
+        Arc::clone(&self.keys.load().seals)
     }
 
     /// Seals and opens bypass tokens, which belong to no zone.
     #[must_use]
     pub fn bypass_sealer(&self) -> Arc<BypassSealer> {
-        Arc::clone(&self.seals.load().bypass)
+        Arc::clone(&self.keys.load().bypass)
     }
 
     /// Seals and opens tokens with these keys from now on. A call that is under way may still reply with a token of the keys
@@ -148,7 +147,7 @@ impl<S: Store> Gate<S> {
         for room in self.rooms.load().values() {
             room.set_sealers(RoomSealers::of(&seals, &room.zone));
         }
-        self.seals.store(Arc::new(Keys::new(seals)));
+        self.keys.store(Arc::new(SealKeys::new(seals)));
     }
 
     /// The holder of a token, who polls or leaves.
@@ -245,7 +244,7 @@ impl<S: Store> Gate<S> {
         match self.rooms.load().get(zone) {
             Some(room) => room.seal_visit(visit),
             // The zone was removed a moment ago.
-            None => self.seals.load().keys.visit_sealer(zone).seal(visit),
+            None => self.keys.load().seals.visit_sealer(zone).seal(visit),
         }
     }
 
@@ -435,7 +434,7 @@ impl<S: Store> Gate<S> {
     /// Whether a zone of this name gave out the token, and this server has not seen that it was removed.
     fn proves(&self, zone: &str, token: &[u8]) -> bool {
         let Ok(zone) = ZoneId::parse(zone) else { return false };
-        self.seals.load().keys.sealer(&zone).open(token).is_ok() && !self.removed().contains(&zone)
+        self.keys.load().seals.sealer(&zone).open(token).is_ok() && !self.removed().contains(&zone)
     }
 
     fn removed(&self) -> std::sync::MutexGuard<'_, HashSet<ZoneId>> {

@@ -5,7 +5,7 @@
 //! counted in this process only, because counting them in the store would cost it what views save. A token that the zone
 //! did not give out is no poll, and is not counted.
 //!
-//! A zone that sets no limit of joins has [`PUBLIC_WAITS`] for public addresses, at each server. Behind a private one there may be
+//! A zone that sets no limit of joins has [`PUBLIC_JOINS_PER_MINUTE`] for public addresses, at each server. Behind a private one there may be
 //! everybody, through a proxy that does not say for whom it asks; so those are limited only where an operator says so.
 //!
 //! Invariants: a store that does not answer limits nobody, and a call waits no longer than the limiter's command timeout.
@@ -34,7 +34,7 @@ pub struct LimitSettings {
 
 /// How many joins a minute one public address may make at a server in a zone that sets no limit: far more than people behind one router,
 /// or one address of a mobile network, make in practice.
-pub const PUBLIC_WAITS: u32 = 3_000;
+pub const PUBLIC_JOINS_PER_MINUTE: u32 = 3_000;
 
 /// The limits of a zone's clients.
 #[derive(Debug)]
@@ -59,8 +59,8 @@ impl ZoneLimits {
             let limit = Limit::new(&format!("{}/{zone}", limit_name(call)), [bandwidth]);
             Some(limit.expect("a short name, and a rate that a policy may have"))
         };
-        let waits = if rates.0 == 0 { PUBLIC_WAITS } else { rates.0 };
-        let (waits, entries) = (limit(LimitedCall::Wait, waits), limit(LimitedCall::Entry, rates.1));
+        let waits = if rates.0 == 0 { PUBLIC_JOINS_PER_MINUTE } else { rates.0 };
+        let (waits, entries) = (limit(LimitedCall::Join, waits), limit(LimitedCall::Poll, rates.1));
         Arc::new(Self { rates, waits, entries })
     }
 
@@ -71,8 +71,8 @@ impl ZoneLimits {
 
     fn of(&self, call: LimitedCall) -> Option<&Limit> {
         match call {
-            LimitedCall::Wait => self.waits.as_ref(),
-            LimitedCall::Entry => self.entries.as_ref(),
+            LimitedCall::Join => self.waits.as_ref(),
+            LimitedCall::Poll => self.entries.as_ref(),
         }
     }
 }
@@ -81,8 +81,8 @@ impl ZoneLimits {
 #[must_use]
 fn limit_name(call: LimitedCall) -> &'static str {
     match call {
-        LimitedCall::Wait => "wait",
-        LimitedCall::Entry => "entry",
+        LimitedCall::Join => "wait",
+        LimitedCall::Poll => "entry",
     }
 }
 
@@ -203,13 +203,13 @@ impl Limits {
         client: IpAddr,
     ) -> Option<LimitAnswer> {
         let limit = limits.of(call)?.clone();
-        let is_by_default = call == LimitedCall::Wait && limits.rates.0 == 0;
+        let is_by_default = call == LimitedCall::Join && limits.rates.0 == 0;
         if self.is_carrier_nat(client) || is_by_default && !is_public(client) {
             return None;
         }
         let key = self.prefixes.key(client);
         // Each server counts for itself what no operator asked for: it is not worth a call of the store for each join.
-        let is_shared = call == LimitedCall::Wait && !is_by_default;
+        let is_shared = call == LimitedCall::Join && !is_by_default;
         let buckets = if is_shared { (self.buckets_of)(zone) } else { None };
         let decision = match buckets {
             Some(buckets) => buckets.ask(&limit, key.as_ref()).await,
@@ -257,12 +257,12 @@ mod tests {
         let left = async |policy: Policy, client: &str| {
             let of_zone = ZoneLimits::new(&zone, &policy, None);
             let client = client.parse().expect("an address");
-            let asked = limits.ask("Z", &of_zone, LimitedCall::Wait, client).await?;
+            let asked = limits.ask("Z", &of_zone, LimitedCall::Join, client).await?;
             let Decision::Allowed(budget) = asked.decision else { panic!("{client}: {:?}", asked.decision) };
             Some(budget.remaining)
         };
         let default = Policy::default();
-        let most = Some(u64::from(PUBLIC_WAITS) - 1);
+        let most = Some(u64::from(PUBLIC_JOINS_PER_MINUTE) - 1);
         assert_eq!(left(default, "203.0.113.7").await, most);
         assert_eq!(left(default, "2001:db8::7").await, most);
         for other in [
@@ -287,15 +287,15 @@ mod tests {
         let client = "203.0.113.9".parse().expect("an address");
         let mut allowed = 0;
         let refused = loop {
-            let asked = limits.ask("Z", &of_zone, LimitedCall::Wait, client).await.expect("limited");
+            let asked = limits.ask("Z", &of_zone, LimitedCall::Join, client).await.expect("limited");
             if !asked.decision.is_allowed() {
                 break asked;
             }
             allowed += 1;
         };
-        assert!(allowed >= PUBLIC_WAITS, "{allowed}");
+        assert!(allowed >= PUBLIC_JOINS_PER_MINUTE, "{allowed}");
         assert_eq!(refused.retry_after_s(), Some(1));
-        let entry = limits.ask("Z", &of_zone, LimitedCall::Entry, client).await;
+        let entry = limits.ask("Z", &of_zone, LimitedCall::Poll, client).await;
         assert!(entry.is_none(), "polls are not limited by default");
     }
 }

@@ -17,7 +17,7 @@
 //! | `draw` | which number a ticket has after a draw |
 //! | `minutes` | statistics by minute |
 //! | `published` | which entries were published already |
-//! | `report` | events on the bus |
+//! | `publish` | events on the bus |
 //! | `visitors` | who is active inside, and who left |
 //! | `announced_periods` | the polling periods that this server tells, and their announcement to the store |
 //! | `follower_view`, `operator_view` | the zone at one instant, for streams and for operators |

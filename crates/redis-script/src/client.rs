@@ -21,7 +21,7 @@ mod server;
 mod stream;
 mod topology;
 
-pub use listener::{Heard, Listener};
+pub use listener::{ChannelEvent, Listener};
 use routes::Routes;
 
 /// A Lua script, and the digest under which Redis caches it.

@@ -11,7 +11,7 @@ use std::{
 
 use admission::{Definition, Event, Moment, Schedule, ZoneId};
 use events::{Bus, Kind, Kinds, Scope, SubscribeError, Subscription};
-use gate::{Gate, definitions::Change};
+use gate::{Gate, definitions::DefinitionChange};
 use store::Store;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
@@ -100,8 +100,8 @@ impl ChangeLog {
         &self,
         by: Caller,
         zone: &ZoneId,
-        define: impl Future<Output = Result<Change, E>>,
-    ) -> Result<Change, E> {
+        define: impl Future<Output = Result<DefinitionChange, E>>,
+    ) -> Result<DefinitionChange, E> {
         let making = self.begin(zone);
         // Changes of one zone are listed in the order in which they are made.
         let _turn = making.turn.lock().await;
@@ -234,11 +234,11 @@ mod tests {
     async fn changes_made_here_have_an_author() {
         let changes = ChangeLog::new(vec![(zone("A"), rate(1)), (zone("B"), rate(1))]);
         let by = Caller { name: "otto".into(), role: Role::Operator, authenticated: true };
-        let made = async { Ok::<_, ()>(Change { before: Some(rate(1)), after: Some(rate(2)) }) };
+        let made = async { Ok::<_, ()>(DefinitionChange { before: Some(rate(1)), after: Some(rate(2)) }) };
         changes.make(by.clone(), &zone("A"), made).await.expect("made");
-        let refused = async { Err::<Change, _>(()) };
+        let refused = async { Err::<DefinitionChange, _>(()) };
         changes.make(by.clone(), &zone("A"), refused).await.expect_err("refused");
-        let nothing = async { Ok::<_, ()>(Change { before: Some(rate(2)), after: Some(rate(2)) }) };
+        let nothing = async { Ok::<_, ()>(DefinitionChange { before: Some(rate(2)), after: Some(rate(2)) }) };
         changes.make(by.clone(), &zone("A"), nothing).await.expect("nothing to do");
         // The bus reports the change of A too. Somebody else deleted B and made C.
         changes.lock().compare(vec![(zone("A"), rate(2)), (zone("C"), rate(3))]);
@@ -323,7 +323,7 @@ mod tests {
         let made = async {
             // Somebody else changes the zone while this change waits for the store.
             log.lock().compare(vec![(zone("A"), rate(9))]);
-            Ok::<_, ()>(Change { before: Some(rate(9)), after: Some(rate(2)) })
+            Ok::<_, ()>(DefinitionChange { before: Some(rate(9)), after: Some(rate(2)) })
         };
         log.make(by, &zone("A"), made).await.expect("made");
         for in_force in [9, 9, 2, 2] {

@@ -53,7 +53,7 @@ pub struct Wanted {
 
 /// A sentence in both languages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
-pub struct Said {
+pub struct Bilingual {
     /// In English.
     pub en: String,
     /// In Korean.
@@ -61,12 +61,12 @@ pub struct Said {
 }
 
 /// Formats the same values into an English and a Korean sentence.
-macro_rules! said {
+macro_rules! bilingual {
     ($en:literal, $ko:literal $(, $($arg:tt)*)?) => {
-        $crate::event_report::Said { en: format!($en $(, $($arg)*)?), ko: format!($ko $(, $($arg)*)?) }
+        $crate::event_report::Bilingual { en: format!($en $(, $($arg)*)?), ko: format!($ko $(, $($arg)*)?) }
     };
 }
-use said;
+use bilingual;
 
 /// The report: the reply of the admin API, and the content of the JSON file.
 #[derive(Deserialize, Serialize)]

@@ -21,6 +21,7 @@ use aws_lc_rs::rand;
 use bytes::Bytes;
 use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription};
 use gate::{Gate, cells::Cell, definitions::ZONES_MAX};
+pub use store::redis::client::ChannelEvent;
 use store::{Store, redis::Redis};
 use tokio::sync::{Notify, mpsc};
 
@@ -41,19 +42,6 @@ pub enum FanoutSettings {
     Nats(nats::Address),
 }
 
-/// What a transport reports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// Messages arrive from now on. Some may have been missed before.
-    Listening,
-    /// A message. One longer than [`MAX_LEN`] bytes may have been cut, but not to [`MAX_LEN`] or less.
-    Message(Bytes),
-    /// At least this many messages were missed.
-    Missed(u64),
-    /// No messages arrive at present, for this reason.
-    Silent(String),
-}
-
 /// The port: carries messages between the servers of a cell.
 pub trait Transport: Send + Sync + 'static {
     /// Sends a message to all current listeners. Returns within some seconds.
@@ -63,7 +51,7 @@ pub trait Transport: Send + Sync + 'static {
     fn say(&self, message: Bytes) -> impl Future<Output = Result<(), String>> + Send;
 
     /// Passes on what arrives, for ever. Reconnects by itself.
-    fn listen(&self, hears: mpsc::Sender<Heard>) -> impl Future<Output = ()> + Send;
+    fn listen(&self, hears: mpsc::Sender<ChannelEvent>) -> impl Future<Output = ()> + Send;
 }
 
 /// The configured transport.
@@ -82,7 +70,7 @@ impl Transport for AnyTransport {
         }
     }
 
-    async fn listen(&self, hears: mpsc::Sender<Heard>) {
+    async fn listen(&self, hears: mpsc::Sender<ChannelEvent>) {
         match self {
             Self::Redis(cell) => redis::listen(cell, hears).await,
             Self::Nats(subject) => subject.listen(hears).await,
@@ -222,21 +210,21 @@ impl<C: Transport> Fanout<C> {
     /// Handles a report; returns whether to refresh from the store.
     fn hear<S: Store>(
         &self,
-        heard: Heard,
+        heard: ChannelEvent,
         silent: &mut bool,
         gate: &Gate<S>,
         mine: &impl Fn(&ZoneId) -> bool,
     ) -> bool {
         let cell = &self.cell;
         match heard {
-            Heard::Listening => {
+            ChannelEvent::Listening => {
                 self.meter.connected.set(1);
                 if std::mem::take(silent) {
                     tracing::info!(cell, "messages of the other servers arrive again");
                 }
                 true
             }
-            Heard::Silent(reason) => {
+            ChannelEvent::Silent(reason) => {
                 self.meter.connected.set(0);
                 if !std::mem::replace(silent, true) {
                     tracing::warn!(
@@ -247,11 +235,11 @@ impl<C: Transport> Fanout<C> {
                 }
                 false
             }
-            Heard::Missed(count) => {
+            ChannelEvent::Missed(count) => {
                 self.meter.missed.inc_by(count);
                 true
             }
-            Heard::Message(bytes) => match Message::parse(&bytes) {
+            ChannelEvent::Message(bytes) => match Message::parse(&bytes) {
                 Some(message) if message.sender == self.sender => false,
                 Some(message) if mine(&message.zone) => {
                     self.meter.heard.inc();

@@ -14,11 +14,11 @@ use crate::metrics::Metrics;
 /// How often the lateness is measured.
 const SAMPLE: Duration = Duration::from_millis(25);
 
-/// Samples between two turns of the pace.
+/// Samples between two updates of the pace.
 const SAMPLES: u32 = 10;
 
-/// The turns over which the lateness is averaged, so that a single late task does not count.
-const TURNS: f64 = 4.0;
+/// The updates over which the lateness is averaged, so that a single late task does not count.
+const UPDATES: f64 = 4.0;
 
 /// Measures and paces. Never ends.
 pub(crate) async fn follow(gate: Arc<Gate<AnyStore>>, metrics: Arc<Metrics>) {
@@ -33,7 +33,7 @@ pub(crate) async fn follow(gate: Arc<Gate<AnyStore>>, metrics: Arc<Metrics>) {
             sleep_until(due).await;
             late += due.elapsed();
         }
-        lag_s += (late.as_secs_f64() / f64::from(SAMPLES) - lag_s) / TURNS;
+        lag_s += (late.as_secs_f64() / f64::from(SAMPLES) - lag_s) / UPDATES;
         let (now, cpu, overflowed) = (Instant::now(), kernel::processor_time(), kernel::listen_overflows());
         let (machine, own) = (Machine::read(), cpu.saturating_sub(cpu_before));
         let elapsed_s = (now - before).as_secs_f64();

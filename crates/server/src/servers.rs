@@ -22,7 +22,7 @@ use metrics::Gauge;
 use serde::{Deserialize, Serialize};
 use store::redis::{
     Redis,
-    servers::{ABOUT_MAX, Heard, SILENCE},
+    servers::{ABOUT_MAX, RegisteredServer, SILENCE},
 };
 use tokio::{
     sync::watch,
@@ -124,7 +124,7 @@ fn agree(one: &[String], other: &[String]) -> bool {
 
 /// The names of the servers of a register that do not accept the tokens which a server with these keys seals, or the other way round.
 #[must_use]
-pub fn strangers(heard: &[Heard], seal_keys: &[String]) -> Vec<String> {
+pub fn strangers(heard: &[RegisteredServer], seal_keys: &[String]) -> Vec<String> {
     let others = heard.iter().filter(|heard| heard.ago <= SILENCE);
     let others = others.filter_map(|heard| serde_json::from_str::<About>(&heard.about).ok());
     let others = others.filter(|other| !agree(seal_keys, &other.seal_keys));
@@ -222,7 +222,7 @@ pub struct Servers {
     started_at_ms: u64,
     state: Box<dyn Fn() -> State + Send + Sync>,
     /// Each cell's last answer, and when it came.
-    heard: Mutex<BTreeMap<String, (Instant, Vec<Heard>)>>,
+    heard: Mutex<BTreeMap<String, (Instant, Vec<RegisteredServer>)>>,
     /// Changes when the servers should hear of this one at once.
     news: watch::Sender<()>,
     /// Those of which the log said that their seal keys differ.
@@ -272,7 +272,7 @@ impl Servers {
     pub fn list(&self) -> Vec<Server> {
         let (now_ms, mut others) = (unix_ms(), BTreeMap::<String, (Duration, About)>::new());
         for (at, heard) in self.heard.lock().unwrap_or_else(PoisonError::into_inner).values() {
-            for Heard { id, ago, about } in heard.iter().filter(|heard| heard.id != self.id) {
+            for RegisteredServer { id, ago, about } in heard.iter().filter(|heard| heard.id != self.id) {
                 let ago = *ago + at.elapsed();
                 let newer = others.get(id).is_none_or(|(other, _)| ago < *other);
                 if newer
@@ -324,7 +324,7 @@ impl Servers {
         }
     }
 
-    fn take_in(&self, cell: &str, heard: Vec<Heard>) {
+    fn take_in(&self, cell: &str, heard: Vec<RegisteredServer>) {
         let mut all = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(cell.to_owned(), (Instant::now(), heard));
     }
@@ -418,8 +418,8 @@ mod tests {
         Servers::new("127.0.0.1:8080".parse().expect("an address"), Gauge::noop(), state)
     }
 
-    fn heard(id: &str, ago_s: u64, about: &str) -> Heard {
-        Heard { id: id.to_owned(), ago: Duration::from_secs(ago_s), about: about.to_owned() }
+    fn heard(id: &str, ago_s: u64, about: &str) -> RegisteredServer {
+        RegisteredServer { id: id.to_owned(), ago: Duration::from_secs(ago_s), about: about.to_owned() }
     }
 
     fn about(name: &str, more: &str) -> String {

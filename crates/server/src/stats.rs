@@ -32,8 +32,8 @@ use crate::{clock::unix_ms, stock::Stocks, told_waits::ToldWaits};
 use keeper::Unsent;
 pub use minute_waits::MinuteWaits;
 pub use minutes::{LastMinute, Minute};
-use record::Counted;
-pub use record::Left;
+use record::MinuteCounts;
+pub use record::PiecesLeft;
 pub use waits::{Ratio, Waits};
 
 /// The most minutes that are kept for a zone: six hours.
@@ -63,7 +63,7 @@ struct OfZone {
     /// The entries of the current minute.
     of_minute: Option<minute_waits::OfMinute>,
     /// What is left now, and what was left at the end of the minute before.
-    left: [Left; 2],
+    left: [PiecesLeft; 2],
     unsent: Unsent,
     here: waits::HereMeter,
     last_hour: last_hour::LastHour,
@@ -76,7 +76,7 @@ pub struct Here {
     pub since_ms: u64,
     /// Their waits.
     pub waits: Waits,
-    /// The waits divided by the waits told at the join. People who entered at once were told none.
+    /// The waits divided by the waits told first. People who entered at once were told none.
     pub told: Ratio,
     /// The told waits of those who entered in the last hour.
     pub last_hour: ToldWaits,
@@ -90,7 +90,7 @@ pub struct PastMinute {
     /// The waits of those who entered.
     pub waits: MinuteWaits,
     /// What was left at its end; empty if nobody was told.
-    pub left: Left,
+    pub left: PiecesLeft,
 }
 
 impl Stats {
@@ -148,7 +148,7 @@ impl Stats {
     }
 
     /// Takes in the totals of the served zones at `unix_ms`, and what is left in them.
-    fn take_totals(&self, served: &[ZoneTotals], unix_ms: u64, left: impl Fn(&ZoneId) -> Option<Left>) {
+    fn take_totals(&self, served: &[ZoneTotals], unix_ms: u64, left: impl Fn(&ZoneId) -> Option<PiecesLeft>) {
         let mut zones = self.zones();
         let still: HashSet<ZoneNumber> = served.iter().map(|shown| shown.tallied.zone).collect();
         zones.retain(|zone, _| still.contains(zone));
@@ -254,7 +254,7 @@ impl OfZone {
             id: None,
             first: Totals::default(),
             of_minute: None,
-            left: [Left::new(), Left::new()],
+            left: [PiecesLeft::new(), PiecesLeft::new()],
             unsent: Unsent::default(),
             minutes: minutes::Minutes::default(),
             here: waits::HereMeter::new(unix_ms),
@@ -263,7 +263,7 @@ impl OfZone {
     }
 
     /// Takes in the totals and what is left now. If a minute is over in which anything happened, it is to be offered.
-    fn take(&mut self, shown: &ZoneTotals, unix_s: u64, left: impl Fn(&ZoneId) -> Option<Left>) {
+    fn take(&mut self, shown: &ZoneTotals, unix_s: u64, left: impl Fn(&ZoneId) -> Option<PiecesLeft>) {
         if self.id.is_none() {
             (self.id, self.first) = (Some(shown.zone.clone()), Totals::from(&shown.first));
         }
@@ -279,21 +279,21 @@ impl OfZone {
     }
 
     /// The minute that is not over, if anything happened in it.
-    fn current(&self) -> Option<(Counted, MinuteWaits)> {
+    fn current(&self) -> Option<(MinuteCounts, MinuteWaits)> {
         self.counted(self.minutes.current()?)
     }
 
     /// A minute with the waits and the pieces of now, if anything happened in it.
-    fn counted(&self, (minute, totals): (Minute, Totals)) -> Option<(Counted, MinuteWaits)> {
+    fn counted(&self, (minute, totals): (Minute, Totals)) -> Option<(MinuteCounts, MinuteWaits)> {
         let waits = self.of_minute.as_ref().map(minute_waits::OfMinute::read).unwrap_or_default();
         let [left, left_before] = &self.left;
         let has_anything = minute.has_anything() || waits.people > 0 || left != left_before;
-        has_anything.then(|| (Counted { minute, totals, left: left.clone() }, waits))
+        has_anything.then(|| (MinuteCounts { minute, totals, left: left.clone() }, waits))
     }
 }
 
 /// How many pieces of each tier are left.
-fn left_of(stock: &Stock) -> Left {
+fn left_of(stock: &Stock) -> PiecesLeft {
     stock.tiers().iter().map(|tier| (tier.id.clone(), tier.remaining)).collect()
 }
 

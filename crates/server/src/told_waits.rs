@@ -1,4 +1,4 @@
-//! The waits and ranges that people were told when they joined, compared with the waits that they had.
+//! The waits and ranges that people were told first, compared with the waits that they had.
 //!
 //! The token of a holder carries both (`admission::FirstTold`), so each entry is compared with what this very person was told.
 //! People who entered at once were told nothing. Invariant: sums only grow.

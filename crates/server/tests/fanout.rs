@@ -23,7 +23,7 @@ use tokio::{
 };
 use weir::{
     fanout::{
-        self, Fanout, Heard, SenderId, Transport,
+        self, ChannelEvent, Fanout, SenderId, Transport,
         message::{Message, State},
     },
     metrics::{FanoutMeter, Metrics},
@@ -65,13 +65,13 @@ impl Transport for Air {
         Ok(())
     }
 
-    async fn listen(&self, hears: mpsc::Sender<Heard>) {
+    async fn listen(&self, hears: mpsc::Sender<ChannelEvent>) {
         let mut said = self.said.subscribe();
-        let mut heard = Heard::Listening;
+        let mut heard = ChannelEvent::Listening;
         while hears.send(heard).await.is_ok() {
             heard = match said.recv().await {
-                Ok(message) => Heard::Message(message),
-                Err(broadcast::error::RecvError::Lagged(count)) => Heard::Missed(count),
+                Ok(message) => ChannelEvent::Message(message),
+                Err(broadcast::error::RecvError::Lagged(count)) => ChannelEvent::Missed(count),
                 Err(broadcast::error::RecvError::Closed) => return,
             };
         }

@@ -24,7 +24,8 @@ use admission::{
 use tokio::sync::oneshot;
 
 use crate::{
-    Clock, DiskJournal, Engine, JoinedOnce, JournalError, Kept, Left, Line, MAX_BATCH, Store, StoreError,
+    Clock, DiskJournal, Engine, JoinedOnce, JournalError, LeftVisits, Line, MAX_BATCH, RegisterContents,
+    Store, StoreError,
     minutes::{KeptMinute, OFFERED_MAX, OfferedMinute, READ_MAX},
 };
 
@@ -99,7 +100,7 @@ impl Drop for Embedded {
 impl Store for Embedded {
     type Line = EmbeddedLine;
 
-    async fn zones(&self) -> Result<Option<Kept>> {
+    async fn zones(&self) -> Result<Option<RegisterContents>> {
         Ok(None)
     }
 
@@ -155,7 +156,7 @@ impl Line for EmbeddedLine {
         self.ask(move |engine, zone, now| engine.beat(zone, &marks, longest_period_ms, now)).await
     }
 
-    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<LeftVisits> {
         self.ask(move |engine, zone, now| engine.visits(zone, &seen, now)).await
     }
 

@@ -18,7 +18,7 @@ use admission::{
 };
 
 use crate::{
-    Batch, DrawKey, JoinedOnce, Journal, JournalError, Left, Loaded, StoreError,
+    Batch, DrawKey, JoinedOnce, Journal, JournalError, LeftVisits, Loaded, StoreError,
     journal::MinuteKey,
     minutes::{KeptMinute, OfferedMinute, Row},
     recent_joins::RecentJoins,
@@ -214,11 +214,11 @@ impl<J: Journal> Engine<J> {
     ///
     /// # Errors
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
-    pub fn visits(&mut self, id: &ZoneId, seen: &[PagePolls], now: Now) -> Result<Left, StoreError> {
+    pub fn visits(&mut self, id: &ZoneId, seen: &[PagePolls], now: Now) -> Result<LeftVisits, StoreError> {
         let now = self.ready(now)?;
         let pages = self.zone(id)?.visits(seen, now);
         // The line has one epoch, which its snapshot has.
-        Ok(Left { pages, epochs: Vec::new() })
+        Ok(LeftVisits { pages, epochs: Vec::new() })
     }
 
     /// See [`Line::leave`](crate::Line::leave).

@@ -39,4 +39,6 @@ pub use engine::{Engine, RELOAD_AFTER_MS};
 pub use journal::{
     Batch, DiskJournal, DrawKey, Journal, JournalError, Loaded, MINUTES_MAX, MemoryJournal, MinuteKey,
 };
-pub use port::{Defined, Expected, JoinedOnce, Kept, Left, Line, RoutesDefined, Store, StoreError};
+pub use port::{
+    Defined, Expected, JoinedOnce, LeftVisits, Line, RegisterContents, RoutesDefined, Store, StoreError,
+};

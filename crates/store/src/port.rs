@@ -42,7 +42,7 @@ pub enum StoreError {
 
 /// The zones of a store, with their definitions. Two are equal if they have the same, whenever they were read.
 #[derive(Clone, Debug, Default, Eq)]
-pub struct Kept {
+pub struct RegisterContents {
     /// The zones, sorted by name.
     pub zones: Vec<(ZoneId, Definition)>,
     /// The routes that operators set while servers ran, as the text that they set. A store does not read it.
@@ -53,7 +53,7 @@ pub struct Kept {
     pub unix_ms: u64,
 }
 
-impl PartialEq for Kept {
+impl PartialEq for RegisterContents {
     fn eq(&self, other: &Self) -> bool {
         (&self.zones, &self.routes, self.is_new) == (&other.zones, &other.routes, other.is_new)
     }
@@ -106,7 +106,7 @@ pub trait Store: Send + Sync + 'static {
     type Line: Line;
 
     /// The zones of the store; `None` if the configuration defines the zones. Cheap enough to be called every second.
-    fn zones(&self) -> impl Future<Output = Result<Option<Kept>, StoreError>> + Send;
+    fn zones(&self) -> impl Future<Output = Result<Option<RegisterContents>, StoreError>> + Send;
 
     /// Adds these zones if the store never had one. Returns the zones of the store.
     ///
@@ -115,7 +115,7 @@ pub trait Store: Send + Sync + 'static {
     fn begin(
         &self,
         _zones: &[(ZoneId, Definition)],
-    ) -> impl Future<Output = Result<Kept, StoreError>> + Send {
+    ) -> impl Future<Output = Result<RegisterContents, StoreError>> + Send {
         std::future::ready(Err(keeps_no_zones()))
     }
 
@@ -218,7 +218,7 @@ pub trait Line: Send + Sync + 'static {
 
     /// Reports which visitors were active since the last report, and ends the visits that are idle. Returns whose visits were left
     /// lately. Call it about once a second for a zone that limits the people inside; the next snapshot counts them.
-    fn visits(&self, seen: Vec<PagePolls>) -> impl Future<Output = Result<Left, StoreError>> + Send;
+    fn visits(&self, seen: Vec<PagePolls>) -> impl Future<Output = Result<LeftVisits, StoreError>> + Send;
 
     /// Lets holders leave (1 to [`MAX_BATCH`](crate::MAX_BATCH)): places become free, visits end. Returns what became of each, in the
     /// order of the leavers.
@@ -287,7 +287,7 @@ pub trait Line: Send + Sync + 'static {
 
 /// The visits that were left lately.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Left {
+pub struct LeftVisits {
     /// The pages of their tickets, by number.
     pub pages: Vec<(u64, Arc<Words>)>,
     /// The line's earlier epochs, each with the number that its tickets are below.

@@ -49,7 +49,8 @@ use bytes::Bytes;
 use tokio::sync::OnceCell;
 
 use crate::{
-    Defined, Expected, JoinedOnce, Kept, Left, Line, MAX_BATCH, RoutesDefined, Store, StoreError,
+    Defined, Expected, JoinedOnce, LeftVisits, Line, MAX_BATCH, RegisterContents, RoutesDefined, Store,
+    StoreError,
     minutes::{KeptMinute, OFFERED_MAX, OfferedMinute, READ_MAX},
 };
 pub use redis_script::{address, client};
@@ -290,11 +291,11 @@ impl<C: Client> Redis<C> {
 impl<C: Client> Store for Redis<C> {
     type Line = RedisLine<C>;
 
-    async fn zones(&self) -> Result<Option<Kept>> {
+    async fn zones(&self) -> Result<Option<RegisterContents>> {
         Ok(Some(self.registered(&[]).await?.kept()))
     }
 
-    async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<Kept> {
+    async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<RegisterContents> {
         Ok(self.registered(zones).await?.kept())
     }
 
@@ -363,7 +364,7 @@ impl<C: Client> Line for RedisLine<C> {
         self.redis.beat(&self.zone, &marks, longest_period_ms).await
     }
 
-    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<LeftVisits> {
         self.redis.report_visits(&self.zone, &seen).await
     }
 

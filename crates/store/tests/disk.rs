@@ -3,7 +3,7 @@
 
 use std::{fs, ops::Range, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
 
-use admission::{Claim, Delta, Drawn, Header, MOST_NUMBERS, Mode, Now, Policy, Verdict, ZoneId};
+use admission::{Claim, Delta, Header, LastDeal, MOST_NUMBERS, Mode, Now, Policy, Verdict, ZoneId};
 use redb::ReadableDatabase as _;
 use store::{
     Batch, Clock, DiskJournal, Embedded, Engine, Journal, JournalError, Line as _, Loaded, MemoryJournal,
@@ -291,7 +291,7 @@ async fn a_journal_says_which_format_it_needs() {
     assert_eq!(format_of(&file), 2);
     for _ in 0..2 {
         let (mut journal, loaded) = open(dir.path()).expect("opens");
-        let drawn = Drawn { draw: 7, from: 0, end: 3 };
+        let drawn = LastDeal { draw: 7, from: 0, end: 3 };
         let header = Header { drawn, ..loaded.images[&id].header };
         let zones = vec![(id.clone(), with_header(header))];
         journal.commit(&Batch { at_ms: loaded.last_ms, zones, ..Batch::default() }).expect("kept");

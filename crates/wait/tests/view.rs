@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use admission::{
-    Drawn, EarlierEpoch, Header, Image, Mode, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Verdict,
+    EarlierEpoch, Header, Image, LastDeal, Mode, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Verdict,
     Words, Zone,
 };
 use wait::{Forecast, Lookup};
@@ -73,7 +73,7 @@ fn a_ticket_of_an_earlier_epoch_is_answered_once_nothing_more_is_to_be_said() {
         let snapshot = admission::Snapshot { earlier, drawn, ..snapshot.clone() };
         Forecast::new(&policy(10), 1_000).observe(snapshot).lookup(epoch, seq, 1_000)
     };
-    let (none, of) = (Drawn::default(), Some(EarlierEpoch { epoch: 1, from: 500, end: 950 }));
+    let (none, of) = (LastDeal::default(), Some(EarlierEpoch { epoch: 1, from: 500, end: 950 }));
     let own = lookup(None, none, EPOCH, 900);
     assert!(matches!(own, Lookup::Waiting(_)), "{own:?}");
     assert_eq!(lookup(of, none, 1, 900), own);
@@ -82,7 +82,7 @@ fn a_ticket_of_an_earlier_epoch_is_answered_once_nothing_more_is_to_be_said() {
     }
     assert_eq!(lookup(None, none, 1, 900), Lookup::Ask, "servers may still say what they remember");
     // A deal that was lost is made again, with the same numbers in another epoch.
-    let drawn = Drawn { draw: 1, from: 900, end: 950 };
+    let drawn = LastDeal { draw: 1, from: 900, end: 950 };
     assert_eq!([lookup(of, drawn, 2, 900), lookup(None, drawn, 2, 900)], [own, Lookup::Ask]);
     assert_eq!(lookup(of, drawn, 2, 950), Lookup::Ask);
 }

@@ -53,7 +53,8 @@ const NONE: &str = "none";
 /// Which code gives a field its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsedBy {
-    /// The rules of the line, which exist in this crate and in `lua/zone.lua`. The store receives these fields.
+    /// The rules of the line, which exist in this crate and in `lua/zone.lua`. The store receives these fields, and
+    /// keeps them in the header of the line.
     Rules,
     /// Servers, before they ask the store.
     Servers,

@@ -3,7 +3,7 @@
 //! Invariant: two zones with equal dumps give the same replies to the same later calls.
 
 use super::{Entry, Zone};
-use crate::{Drawn, DumpInside, LongestPeriod, Tally, segment::SEGMENT};
+use crate::{DumpInside, LastDeal, LongestPeriod, Tally, segment::SEGMENT};
 
 /// Everything that a zone's replies depend on, sorted by ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Dump {
     /// The people inside.
     pub inside: DumpInside,
     /// By which draw the line was dealt last.
-    pub drawn: Drawn,
+    pub drawn: LastDeal,
 }
 
 /// One segment.

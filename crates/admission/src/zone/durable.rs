@@ -10,7 +10,7 @@ use std::{cmp::Reverse, sync::Arc};
 
 use super::{Entry, MOST_NUMBERS, Zone};
 use crate::{
-    Drawn, Now, PAGE_TICKETS, PAGE_WORDS, Policy, Tally, Window, Words,
+    LastDeal, Now, PAGE_TICKETS, PAGE_WORDS, Policy, Tally, Window, Words,
     segment::{PAGES, SEGMENT, SEGMENT_TICKETS, Segment},
 };
 
@@ -26,7 +26,7 @@ pub struct Header {
     /// How many people are inside; `None` where nobody counts, or where nobody knows it yet.
     pub inside: Option<u64>,
     /// By which draw the line was dealt last.
-    pub drawn: Drawn,
+    pub drawn: LastDeal,
     /// What has happened in the zone so far.
     pub totals: Totals,
 }

@@ -8,7 +8,7 @@ use std::{
 
 use admission::{Definition, Mode, Notice, Policy};
 use events::Bus;
-use gate::definitions::{Author, Change};
+use gate::definitions::{Author, DefinitionChange};
 use serde_json::{Value, value::RawValue};
 use tokio::time::timeout;
 
@@ -113,9 +113,9 @@ fn a_change_is_written_with_its_author_and_address() {
         from: from.map(|from| from.parse().expect("an address")),
     };
     let recorder = audit.recorder();
-    let made = Change { before: None, after: Some(after.clone()) };
+    let made = DefinitionChange { before: None, after: Some(after.clone()) };
     recorder.write(&author("ada \"a\"\n", Some("::1")), &zone, &made);
-    let gone = Change { before: Some(after), after: None };
+    let gone = DefinitionChange { before: Some(after), after: None };
     recorder.write(&author("local", None), &zone, &gone);
     drop(bus);
     audit.finish();
@@ -335,7 +335,7 @@ fn the_longest_change_fits_a_line() {
         audit.recorder().write(
             &author,
             &zone(&"Z".repeat(64)),
-            &Change { before: long('𓀀'), after: long('😀') },
+            &DefinitionChange { before: long('𓀀'), after: long('😀') },
         );
         drop(bus);
         audit.finish();

@@ -13,13 +13,13 @@ fn matcher(text: &str) -> Matcher {
     Matcher::Patterns(vec![pattern(text)])
 }
 
-fn route(name: &str, conditions: Vec<Condition>, outcome: Outcome) -> Route {
+fn route(name: &str, conditions: Vec<Condition>, outcome: RouteAction) -> Route {
     Route { name: name.to_owned(), conditions, outcome }
 }
 
-fn zone(name: &str) -> Outcome {
+fn zone(name: &str) -> RouteAction {
     let zone = ZoneId::parse(name).expect("a zone");
-    Outcome::Zone(Gated::new(zone))
+    RouteAction::Zone(Gated::new(zone))
 }
 
 fn path(text: &str) -> Condition {
@@ -68,15 +68,15 @@ fn the_first_route_whose_conditions_all_hold_decides() {
         route(
             "bad",
             vec![Condition::Address(vec!["192.0.2.8/32".parse().expect("a network")])],
-            Outcome::Deny,
+            RouteAction::Deny,
         ),
-        route("staff", vec![Condition::Cookie("staff".to_owned(), matcher("s3cret"))], Outcome::Bypass),
+        route("staff", vec![Condition::Cookie("staff".to_owned(), matcher("s3cret"))], RouteAction::Bypass),
         route(
             "monitor",
             vec![Condition::Header(HeaderName::from_static("x-monitor"), matcher("*"))],
-            Outcome::Bypass,
+            RouteAction::Bypass,
         ),
-        route("open", vec![path("/help/*")], Outcome::Bypass),
+        route("open", vec![path("/help/*")], RouteAction::Bypass),
         route("sale", vec![Condition::Host(vec![pattern("*.shop.example")]), path("/sale/*")], zone("SALE")),
         route("orders", vec![path("/order"), Condition::Method(vec!["POST".to_owned()])], zone("ORDERS")),
     ]);
@@ -98,12 +98,12 @@ fn user_agents_countries_and_secrets_are_matched() {
     let secret = Matcher::Secret(SecretDigest::of(b"0123456789abcdef"));
     let header = |name, matcher| Condition::Header(HeaderName::from_static(name), matcher);
     let routes = Routes::new(vec![
-        route("staff", vec![header("x-staff", secret.clone())], Outcome::Bypass),
-        route("pass", vec![Condition::Cookie("pass".to_owned(), secret)], Outcome::Bypass),
+        route("staff", vec![header("x-staff", secret.clone())], RouteAction::Bypass),
+        route("pass", vec![Condition::Cookie("pass".to_owned(), secret)], RouteAction::Bypass),
         route(
             "bots",
             vec![header("user-agent", Matcher::Patterns(vec![pattern("*bot*"), pattern("curl/*")]))],
-            Outcome::Deny,
+            RouteAction::Deny,
         ),
         route(
             "here",
@@ -128,7 +128,7 @@ fn user_agents_countries_and_secrets_are_matched() {
 #[test]
 fn no_spelling_of_a_path_gets_around_a_line() {
     let routes = Routes::new(vec![
-        route("open", vec![path("/help/*")], Outcome::Bypass),
+        route("open", vec![path("/help/*")], RouteAction::Bypass),
         route("sale", vec![path("/sale/*")], zone("SALE")),
         route("rest", Vec::new(), zone("REST")),
     ]);
@@ -149,7 +149,7 @@ fn no_spelling_of_a_path_gets_around_a_line() {
 fn files_health_checks_and_preflights_do_not_wait_unless_everything_does() {
     let gated = |everything| {
         let zone = ZoneId::parse("Z").expect("a zone");
-        let outcome = Outcome::Zone(Gated { everything, ..Gated::new(zone) });
+        let outcome = RouteAction::Zone(Gated { everything, ..Gated::new(zone) });
         Routes::new(vec![route("z", Vec::new(), outcome)])
     };
     let asks: &[(&str, &str)] = &[("origin", "https://a"), ("access-control-request-method", "POST")];
@@ -173,8 +173,8 @@ fn files_health_checks_and_preflights_do_not_wait_unless_everything_does() {
 #[test]
 fn an_explanation_shows_no_secret() {
     let routes = Routes::new(vec![
-        route("staff", vec![Condition::Cookie("staff".to_owned(), matcher("s3cret"))], Outcome::Bypass),
-        route("open", vec![path("/help/*")], Outcome::Bypass),
+        route("staff", vec![Condition::Cookie("staff".to_owned(), matcher("s3cret"))], RouteAction::Bypass),
+        route("open", vec![path("/help/*")], RouteAction::Bypass),
         route("site", vec![path("/*")], zone("Z")),
     ]);
     let headers = HeaderMap::new();
@@ -194,9 +194,9 @@ fn an_explanation_shows_no_secret() {
 /// A held zone, a refused part, and a bypass that must not open them.
 fn shop() -> Routes {
     Routes::new(vec![
-        route("help", vec![path("/help/*")], Outcome::Bypass),
+        route("help", vec![path("/help/*")], RouteAction::Bypass),
         route("checkout", vec![path("/checkout/*")], zone("SALE")),
-        route("admin", vec![path("/admin/*")], Outcome::Deny),
+        route("admin", vec![path("/admin/*")], RouteAction::Deny),
     ])
 }
 
@@ -232,7 +232,7 @@ fn a_spelling_that_some_server_reads_as_a_restricted_path_is_restricted() {
 fn a_pattern_that_lets_through_is_literal_and_one_that_restricts_is_not() {
     let method = |name: &str| Condition::Method(vec![name.to_owned()]);
     let outcomes =
-        |outcome: Outcome| Routes::new(vec![route("r", vec![path("/cart"), method("GET")], outcome)]);
+        |outcome: RouteAction| Routes::new(vec![route("r", vec![path("/cart"), method("GET")], outcome)]);
     for (line, restricted) in [
         ("GET h/cart", true),
         ("GET h/cart/", false),
@@ -241,13 +241,13 @@ fn a_pattern_that_lets_through_is_literal_and_one_that_restricts_is_not() {
         ("get h/cart", false),
         ("GET h/%63art", false),
     ] {
-        for outcome in [Outcome::Deny, zone("Z")] {
+        for outcome in [RouteAction::Deny, zone("Z")] {
             assert_eq!(find(&outcomes(outcome), line, &[]), "r", "{line}");
         }
-        assert_eq!(find(&outcomes(Outcome::Bypass), line, &[]) == "r", restricted, "{line}");
+        assert_eq!(find(&outcomes(RouteAction::Bypass), line, &[]) == "r", restricted, "{line}");
     }
-    assert_eq!(find(&outcomes(Outcome::Deny), "POST h/cart", &[]), "none");
-    let head = Routes::new(vec![route("r", vec![method("HEAD")], Outcome::Deny)]);
+    assert_eq!(find(&outcomes(RouteAction::Deny), "POST h/cart", &[]), "none");
+    let head = Routes::new(vec![route("r", vec![method("HEAD")], RouteAction::Deny)]);
     assert_eq!(find(&head, "GET h/", &[]), "none", "HEAD does not stand for GET");
 }
 
@@ -279,7 +279,7 @@ fn a_denied_preflight_is_denied() {
 fn every_zone_of_any_reading_has_to_be_open() {
     let gated = |name: &str, bind_address| {
         let zone = ZoneId::parse(name).expect("a zone");
-        Outcome::Zone(Gated { bind_address, ..Gated::new(zone) })
+        RouteAction::Zone(Gated { bind_address, ..Gated::new(zone) })
     };
     let routes = Routes::new(vec![
         route("a", vec![path("/a/*")], gated("A", false)),
@@ -312,7 +312,7 @@ fn a_host_that_no_route_names_is_refused_if_all_routes_name_hosts() {
     assert_eq!(find(&routes, "GET shop.example/sale/1", &[]), "shop");
     assert_eq!(find(&routes, "GET shop.example/", &[]), "none", "a route names it");
     assert_eq!(find(&routes, "GET www.shop.example/", &[]), "www");
-    all.push(route("rest", vec![path("/x")], Outcome::Deny));
+    all.push(route("rest", vec![path("/x")], RouteAction::Deny));
     assert_eq!(find(&Routes::new(all), "GET other.example/", &[]), "none", "one route is for all hosts");
     assert_eq!(find(&Routes::default(), "GET x/", &[]), "none");
 }
@@ -323,7 +323,7 @@ fn a_target_with_too_many_readings_is_refused_if_a_path_decides() {
     assert_eq!(find(&shop(), &format!("GET {target}"), &[]), "unreadable");
     let all = Routes::new(vec![
         route("all", Vec::new(), zone("Z")),
-        route("never", vec![path("/x")], Outcome::Deny),
+        route("never", vec![path("/x")], RouteAction::Deny),
     ]);
     assert_eq!(find(&all, &format!("GET {target}"), &[]), "all", "every reading is in the zone");
     assert_eq!(find(&Routes::default(), &format!("GET {target}"), &[]), "none");
@@ -345,7 +345,7 @@ fn an_explanation_says_with_which_reading_a_route_decides() {
     assert_eq!(last("/help/%78"), "no route fits: let through");
     assert!(last(&format!("/%{}2e", "25".repeat(500))).contains("too many paths"));
     let host = Condition::Host(vec![pattern("shop.example")]);
-    let routes = Routes::new(vec![route("r", vec![host], Outcome::Deny)]);
+    let routes = Routes::new(vec![route("r", vec![host], RouteAction::Deny)]);
     assert_eq!(explain(&routes, "/"), ["all routes name hosts, and none names `h`: refused"]);
 }
 
@@ -388,7 +388,7 @@ fn decisions_are_timed() {
 fn a_header_that_chooses_the_method_opens_nothing() {
     let method = |name: &str| Condition::Method(vec![name.to_owned()]);
     let routes = Routes::new(vec![
-        route("delete", vec![method("DELETE"), path("/*")], Outcome::Deny),
+        route("delete", vec![method("DELETE"), path("/*")], RouteAction::Deny),
         route("form", vec![method("POST"), path("/form")], zone("FORM")),
         route("checkout", vec![path("/checkout/*")], zone("SHOP")),
     ]);

@@ -5,14 +5,14 @@
 use std::fmt;
 
 use admission::{Definition, ScheduleFault, ZoneId};
-use store::{Defined, Expected, Kept, Store, StoreError};
+use store::{Defined, Expected, RegisterContents, Store, StoreError};
 
 use super::sentence;
 use crate::cells::Cells;
 
 /// What happened to a zone that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ZoneApplied {
     /// The store did not have it, and has it now.
     Created(Definition),
     /// The store had another definition: these fields changed.
@@ -29,7 +29,7 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// Each zone of the file, grouped by cell.
-    pub zones: Vec<(ZoneId, Outcome)>,
+    pub zones: Vec<(ZoneId, ZoneApplied)>,
     /// Zones of the store that are not in the file.
     pub others: usize,
     /// The cells that did not list their zones, and why.
@@ -57,13 +57,13 @@ pub async fn apply<S: Store>(
         }
         for (zone, wanted) in of_cell {
             let outcome = match &kept {
-                Err(error) => Outcome::Failed(error.clone()),
+                Err(error) => ZoneApplied::Failed(error.clone()),
                 Ok(kept) => match frozen(kept, zone, wanted) {
-                    Some(fault) => Outcome::Frozen(fault),
+                    Some(fault) => ZoneApplied::Frozen(fault),
                     None => put(cells, zone, wanted).await,
                 },
             };
-            if matches!(outcome, Outcome::Created(_) | Outcome::Changed(_)) {
+            if matches!(outcome, ZoneApplied::Created(_) | ZoneApplied::Changed(_)) {
                 tell(at, zone, wanted).await;
             }
             applied.zones.push((zone.clone(), outcome));
@@ -73,26 +73,26 @@ pub async fn apply<S: Store>(
 }
 
 /// Why a zone cannot be as wanted: a draw of the zone that the store keeps has begun.
-fn frozen(kept: &Kept, zone: &ZoneId, wanted: &Definition) -> Option<ScheduleFault> {
+fn frozen(kept: &RegisterContents, zone: &ZoneId, wanted: &Definition) -> Option<ScheduleFault> {
     let (_, now) = kept.zones.iter().find(|(of, _)| of == zone)?;
     now.schedule.check_frozen(&wanted.schedule, kept.unix_ms / 1_000).err()
 }
 
 /// Defines a zone, whether or not it exists.
-async fn put<S: Store>(cells: &Cells<S>, zone: &ZoneId, wanted: &Definition) -> Outcome {
+async fn put<S: Store>(cells: &Cells<S>, zone: &ZoneId, wanted: &Definition) -> ZoneApplied {
     let mut expected = Expected::Any;
     // Others may create and delete it meanwhile, so the number of attempts is limited.
     for _ in 0..8 {
         expected = match cells.define(zone, &expected, Some(wanted)).await {
-            Err(error) => return Outcome::Failed(error),
-            Ok(Defined::Done(None)) => return Outcome::Created(wanted.clone()),
-            Ok(Defined::Done(Some(old))) if old == *wanted => return Outcome::Unchanged,
-            Ok(Defined::Done(Some(old))) => return Outcome::Changed(old.changes(wanted)),
+            Err(error) => return ZoneApplied::Failed(error),
+            Ok(Defined::Done(None)) => return ZoneApplied::Created(wanted.clone()),
+            Ok(Defined::Done(Some(old))) if old == *wanted => return ZoneApplied::Unchanged,
+            Ok(Defined::Done(Some(old))) => return ZoneApplied::Changed(old.changes(wanted)),
             Ok(Defined::Otherwise(None)) => Expected::Absent,
             Ok(Defined::Otherwise(Some(_))) => Expected::Any,
         };
     }
-    Outcome::Failed(StoreError::Busy)
+    ZoneApplied::Failed(StoreError::Busy)
 }
 
 impl Applied {
@@ -100,7 +100,7 @@ impl Applied {
     #[must_use]
     pub fn failure(&self) -> Option<&StoreError> {
         let mut failed = self.zones.iter().filter_map(|(_, outcome)| match outcome {
-            Outcome::Failed(error) => Some(error),
+            ZoneApplied::Failed(error) => Some(error),
             _ => None,
         });
         let mut away = self.uncounted.iter().filter(|_| self.zones.is_empty());
@@ -110,7 +110,7 @@ impl Applied {
     /// Whether a zone stays as it is because a draw of it has begun.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
-        self.zones.iter().any(|(_, outcome)| matches!(outcome, Outcome::Frozen(_)))
+        self.zones.iter().any(|(_, outcome)| matches!(outcome, ZoneApplied::Frozen(_)))
     }
 }
 
@@ -121,11 +121,11 @@ impl fmt::Display for Applied {
         let width = self.zones.iter().map(|(zone, _)| zone.as_str().len()).max().unwrap_or(0);
         for (zone, outcome) in &self.zones {
             let (kind, more) = match outcome {
-                Outcome::Created(definition) => (0, sentence(definition)),
-                Outcome::Changed(changes) => (1, changes.join(", ")),
-                Outcome::Unchanged => (2, String::new()),
-                Outcome::Frozen(fault) => (3, fault.to_string()),
-                Outcome::Failed(error) => (3, error.to_string()),
+                ZoneApplied::Created(definition) => (0, sentence(definition)),
+                ZoneApplied::Changed(changes) => (1, changes.join(", ")),
+                ZoneApplied::Unchanged => (2, String::new()),
+                ZoneApplied::Frozen(fault) => (3, fault.to_string()),
+                ZoneApplied::Failed(error) => (3, error.to_string()),
             };
             let (word, count) = &mut counts[kind];
             *count += 1;

@@ -20,7 +20,7 @@ pub struct Author {
 
 /// What a change did to a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct DefinitionChange {
     /// The definition before; none where the zone did not exist.
     pub before: Option<Definition>,
     /// The definition after; none where the zone is deleted.
@@ -28,7 +28,7 @@ pub struct Change {
 }
 
 /// Called with each change right after it was made, before its author has the answer; not if nothing differs. Must not block.
-pub type OnChange = dyn Fn(&Author, &ZoneId, &Change) + Send + Sync;
+pub type OnChange = dyn Fn(&Author, &ZoneId, &DefinitionChange) + Send + Sync;
 
 /// Why a zone was not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -20,7 +20,7 @@ use tokio::{
 
 use super::{
     ZONES_MAX,
-    change::{Author, Change, DefineError, OnChange},
+    change::{Author, DefineError, DefinitionChange, OnChange},
     overrides::{Overrides, OverridesFault},
     routes_file,
 };
@@ -130,7 +130,7 @@ impl<S: Store> ZoneEditor<S> {
         zone: &ZoneId,
         expected: Expected,
         new: Option<Definition>,
-    ) -> Result<Change, DefineError> {
+    ) -> Result<DefinitionChange, DefineError> {
         if new.is_none() && expected == Expected::Absent {
             return Err(DefineError::UnknownZone);
         }
@@ -175,14 +175,14 @@ impl<S: Store> ZoneEditor<S> {
         zone: &ZoneId,
         expected: &Expected,
         new: Option<Definition>,
-    ) -> Result<Change, DefineError> {
+    ) -> Result<DefinitionChange, DefineError> {
         let mut overrides = overrides.lock().await;
         let before = overrides.get(zone).cloned();
         if !expected.holds(before.as_ref()) {
             return Err(otherwise(expected, before));
         }
         if before == new {
-            return Ok(Change { before, after: new });
+            return Ok(DefinitionChange { before, after: new });
         }
         if before.is_none() && overrides.zones().len() >= ZONES_MAX {
             return Err(DefineError::TooMany);
@@ -200,7 +200,7 @@ impl<S: Store> ZoneEditor<S> {
         }
         *overrides = next;
         self.changed.notify_one();
-        let change = Change { before, after: new };
+        let change = DefinitionChange { before, after: new };
         (self.on_change)(author, zone, &change);
         Ok(change)
     }
@@ -212,7 +212,7 @@ impl<S: Store> ZoneEditor<S> {
         zone: &ZoneId,
         expected: &Expected,
         new: Option<Definition>,
-    ) -> Result<Change, DefineError> {
+    ) -> Result<DefinitionChange, DefineError> {
         let refresh = refresh_of(zone.as_str()).ok_or(DefineError::NoCell)?;
         let served = self.gate.definitions();
         if new.is_some() && served.len() >= ZONES_MAX && self.get(zone.as_str()).is_none() {
@@ -222,7 +222,7 @@ impl<S: Store> ZoneEditor<S> {
             Defined::Done(before) => before,
             Defined::Otherwise(now) => return Err(otherwise(expected, now)),
         };
-        let change = Change { before, after: new };
+        let change = DefinitionChange { before, after: new };
         if change.before != change.after {
             (self.on_change)(author, zone, &change);
         }

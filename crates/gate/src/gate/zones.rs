@@ -72,7 +72,7 @@ impl<S: Store> Gate<S> {
 
     /// A room for a zone that the configuration has, and this gate does not serve yet.
     async fn open(&self, zone: &ZoneId, definition: &Definition) -> Result<Arc<Room<S::Line>>, StoreError> {
-        Room::open(&self.shared, zone.clone(), definition, RoomSealers::of(&self.seals.load().keys, zone))
+        Room::open(&self.shared, zone.clone(), definition, RoomSealers::of(&self.keys.load().seals, zone))
             .await
     }
 
@@ -100,7 +100,7 @@ impl<S: Store> Gate<S> {
             let room = before.get(&zone).map_or_else(
                 || {
                     changed = true;
-                    let sealers = RoomSealers::of(&self.seals.load().keys, &zone);
+                    let sealers = RoomSealers::of(&self.keys.load().seals, &zone);
                     let room = Room::unopened(&self.shared, zone.clone(), &definition, sealers);
                     if listing == Listing::Unknown {
                         room.set_away();

@@ -43,7 +43,7 @@ impl<L: Line> Room<L> {
 
     /// The longest period that this server told lately or may tell until the next beat, beyond the policy's, in milliseconds; 0 if
     /// there is none. `view` is the view in use.
-    pub(super) fn period_to_declare(&self, view: &View) -> u32 {
+    pub(super) fn period_to_announce(&self, view: &View) -> u32 {
         self.announced.early_beat_requested.store(false, Relaxed);
         let policy = &view.policy;
         let now_ms = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(0);
@@ -57,8 +57,8 @@ impl<L: Line> Room<L> {
         if period_ms > policy.polling_period_ms { period_ms } else { 0 }
     }
 
-    /// The store did not hear of this period. The next beat declares it again.
-    pub(super) fn restore_undeclared(&self, period_ms: u32) {
+    /// The store did not hear of this period. The next beat announces it again.
+    pub(super) fn restore_unannounced(&self, period_ms: u32) {
         self.announced.lately_ms.fetch_max(period_ms, Relaxed);
     }
 }

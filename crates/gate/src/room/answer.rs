@@ -1,7 +1,8 @@
 //! Replies to polls and joins: from the view, and from the store's verdicts.
 //!
-//! A poll is answered by the first of these that can: a ticket that entered without the store, fail-open, the line of a draw that is still
-//! open, the view, the memory of gone tickets, the store. Invariant: up to the view, nothing takes a lock, allocates or waits.
+//! A poll is answered by the first of these that can: a ticket that entered without the store, a draw that this server does not know yet,
+//! fail-open, the view, the memory of gone tickets, the store. Invariant: while the store answers, nothing up to the view takes a lock,
+//! allocates or waits.
 
 use std::{sync::atomic::Ordering, time::Duration};
 

@@ -4,7 +4,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use admission::{Claim, Departure, Drawn, JoinKey, Leaver, Policy, Ticket, Verdict};
+use admission::{Claim, Departure, JoinKey, LastDeal, Leaver, Policy, Ticket, Verdict};
 use events::StoreCall;
 use store::{Line, StoreError};
 use tokio::sync::{mpsc, oneshot};
@@ -55,7 +55,7 @@ pub(super) struct ClaimOutcome {
     pub(super) verdict: Verdict,
     pub(super) at_ms: u64,
     /// By which draw the line was dealt last when it decided.
-    pub(super) drawn: Drawn,
+    pub(super) drawn: LastDeal,
 }
 
 /// A holder's call that waits for the store.

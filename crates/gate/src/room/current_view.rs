@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Drawn, Mode, Occupancy, Policy, Snapshot, Tally, Window, ZoneId};
+use admission::{LastDeal, Mode, Occupancy, Policy, Snapshot, Tally, Window, ZoneId};
 use events::{Evicted, ModeChanged, PolicyChanged, Tallied, ViewShown};
 use store::{Line, StoreError};
 use tokio::time::Instant;
@@ -106,7 +106,7 @@ pub(super) fn before_the_first(policy: Policy) -> View {
         tally: Tally::default(),
         occupancy: None,
         window: Arc::new(Window::new(&policy)),
-        drawn: Drawn::default(),
+        drawn: LastDeal::default(),
         earlier: None,
     };
     let plan = Plan::new(&snapshot.window, &policy, 0);

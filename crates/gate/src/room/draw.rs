@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use admission::{Census, Deal, Dealt, Drawn, Lots, Position, Ticket};
+use admission::{Census, Deal, Dealt, LastDeal, Lots, Position, Ticket};
 use store::{Line, StoreError};
 use tokio::time::Instant;
 
@@ -28,7 +28,7 @@ pub(super) enum Lot {
 impl<L: Line> Room<L> {
     /// What `ticket` is in a line that was dealt last by `drawn`. Whoever was not in line at the freeze keeps the number: perhaps
     /// the ticket entered before.
-    pub(super) fn lot_of(&self, ticket: Ticket, drawn: Drawn) -> Lot {
+    pub(super) fn lot_of(&self, ticket: Ticket, drawn: LastDeal) -> Lot {
         if ticket.seq >= drawn.from {
             return Lot::Ticket(ticket);
         }
@@ -53,7 +53,7 @@ impl<L: Line> Room<L> {
     }
 
     /// The draw by which the line was dealt last, as of the view in use.
-    pub(crate) fn drawn(&self) -> Drawn {
+    pub(crate) fn drawn(&self) -> LastDeal {
         self.current.load().view.drawn
     }
 

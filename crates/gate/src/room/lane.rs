@@ -360,12 +360,12 @@ async fn beat<L: Line>(room: &Room<L>) {
         .sum();
     // A failed report is made again with the next beat.
     let again = polls.clone();
-    let longest_period_ms = room.period_to_declare(&current.view);
+    let longest_period_ms = room.period_to_announce(&current.view);
     let beat = room.timed(StoreCall::Beat, polled, room.line.beat(polls, longest_period_ms));
     let beaten = room.replace_view(beat).await;
     if beaten.is_err() {
         current.polls.give_back(again);
-        room.restore_undeclared(longest_period_ms);
+        room.restore_unannounced(longest_period_ms);
     }
     if matches!(beaten, Err(StoreError::UnknownZone)) && room.is_open() {
         open(room, current.view.policy).await;

@@ -70,7 +70,7 @@ impl<L: Line> Room<L> {
 
 /// Awaits a store call and publishes how it went.
 ///
-/// The call is boxed: one to Redis is a future of 20 KB, and a lane, of which each zone has one, makes calls of seven kinds.
+/// The call is boxed: one to Redis is a future of 20 KB, and a lane, of which each zone has one, makes calls of eight kinds.
 pub(super) fn timed<T>(
     bus: &Bus,
     zone: events::ZoneNumber,

@@ -14,7 +14,7 @@ use std::{
 
 use admission::{PAGE_TICKETS, PAGE_WORDS, PagePolls, Words};
 use arc_swap::ArcSwap;
-use store::{Left, Line};
+use store::{LeftVisits, Line};
 
 use super::{MAX_TICKETS_BEYOND_VIEW, Room, polls::Page};
 
@@ -106,7 +106,7 @@ impl Visitors {
     }
 
     /// Takes in who left, as the store says. The lane makes one call at a time, so the store knows of all who left here.
-    pub(super) fn set_left(&self, left: Left) {
+    pub(super) fn set_left(&self, left: LeftVisits) {
         self.left.store(Arc::new(left.pages.into_iter().collect()));
         if **self.epochs.load() != left.epochs {
             self.epochs.store(Arc::new(left.epochs));
@@ -200,9 +200,9 @@ mod tests {
         let mut words = [0; PAGE_WORDS];
         let (page, word, bit) = place(9_000);
         words[word] = bit;
-        visitors.set_left(Left { pages: vec![(page, Arc::new(words))], epochs: Vec::new() });
+        visitors.set_left(LeftVisits { pages: vec![(page, Arc::new(words))], epochs: Vec::new() });
         assert!(visitors.has_left(9_000));
-        visitors.set_left(Left::default());
+        visitors.set_left(LeftVisits::default());
         assert!(!visitors.has_left(9_000));
     }
 

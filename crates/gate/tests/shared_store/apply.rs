@@ -3,7 +3,7 @@
 use admission::Policy;
 use gate::{
     cells::{Cell, Cells},
-    definitions::{Outcome, apply},
+    definitions::{ZoneApplied, apply},
 };
 use store::{Line as _, StoreError};
 
@@ -26,10 +26,10 @@ fn zones_are_applied_and_what_was_there_stays() {
         let applied = apply(&cells, &wanted, async |_, _, _| {}).await;
         let away = StoreError::Away("two: refused".to_owned());
         let outcomes = [
-            ("same", Outcome::Unchanged),
-            ("changed", Outcome::Changed(vec!["admit_per_minute 10000 -> 60".to_owned()])),
-            ("new", Outcome::Created(other.into())),
-            ("two:a", Outcome::Failed(away.clone())),
+            ("same", ZoneApplied::Unchanged),
+            ("changed", ZoneApplied::Changed(vec!["admit_per_minute 10000 -> 60".to_owned()])),
+            ("new", ZoneApplied::Created(other.into())),
+            ("two:a", ZoneApplied::Failed(away.clone())),
         ];
         assert_eq!(applied.zones, outcomes.map(|(name, outcome)| (zone(name), outcome)));
         assert_eq!((applied.others, applied.failure()), (1, Some(&away)));
@@ -47,10 +47,10 @@ fn zones_are_applied_and_what_was_there_stays() {
         two.set(Is::Up);
         assert_eq!(
             apply(&cells, &wanted, async |_, _, _| {}).await.zones[3].1,
-            Outcome::Created(other.into())
+            ZoneApplied::Created(other.into())
         );
         let again = apply(&cells, &wanted, async |_, _, _| {}).await;
-        assert!(again.zones.iter().all(|(_, outcome)| *outcome == Outcome::Unchanged), "{again}");
+        assert!(again.zones.iter().all(|(_, outcome)| *outcome == ZoneApplied::Unchanged), "{again}");
         assert_eq!(one.lock().zones[&zone("mine")], hold().into());
     });
 }

@@ -6,7 +6,7 @@ use admission::{Definition, Notice, Policy};
 use gate::{
     Refusal,
     cells::Cell,
-    definitions::{Author, Change, DefineError},
+    definitions::{Author, DefineError, DefinitionChange},
 };
 use store::{Expected, RoutesDefined};
 use tokio::{
@@ -30,7 +30,7 @@ impl Server {
         name: &str,
         expected: Expected,
         new: Option<Definition>,
-    ) -> std::result::Result<Change, DefineError> {
+    ) -> std::result::Result<DefinitionChange, DefineError> {
         self.editor.define(author(), &zone(name), expected, new).await
     }
 
@@ -53,13 +53,13 @@ fn what_is_changed_is_in_force_here_at_once_and_everywhere_within_a_second() {
             let before = one.editor.get("A").expect("served");
             let now = saying(if round % 2 == 0 { closed() } else { hold() }, &format!("{round}"));
             let changed = one.define("A", Expected::Tag(before.etag()), Some(now.clone())).await;
-            assert_eq!(changed, Ok(Change { before: Some(before), after: Some(now.clone()) }));
+            assert_eq!(changed, Ok(DefinitionChange { before: Some(before), after: Some(now.clone()) }));
             assert_eq!(one.served("A").as_ref(), Some(&now), "round {round}");
             assert_eq!(one.editor.get("A").as_ref(), Some(&now));
 
             let new = format!("NEW{round}");
             let made = one.define(&new, Expected::Absent, Some(now.clone())).await.expect("made");
-            assert_eq!(made, Change { before: None, after: Some(now.clone()) });
+            assert_eq!(made, DefinitionChange { before: None, after: Some(now.clone()) });
             assert_eq!(one.served(&new).as_ref(), Some(&now));
             let newcomer = one.gate.join(&new).await;
             assert!(now.policy == closed() || newcomer.is_ok(), "round {round}: {newcomer:?}");

@@ -18,7 +18,8 @@ use gate::{
     definitions::ZoneEditor,
 };
 use store::{
-    Defined, Engine, Expected, JoinedOnce, Kept, Left, Line, MemoryJournal, RoutesDefined, Store, StoreError,
+    Defined, Engine, Expected, JoinedOnce, LeftVisits, Line, MemoryJournal, RegisterContents, RoutesDefined,
+    Store, StoreError,
 };
 use tokio::{
     sync::{Notify, oneshot},
@@ -179,21 +180,26 @@ impl Fake {
 }
 
 impl Held {
-    fn kept(&self) -> Kept {
+    fn kept(&self) -> RegisterContents {
         let zones = self.zones.iter().map(|(zone, kept)| (zone.clone(), kept.clone())).collect();
-        Kept { zones, routes: self.routes.clone(), is_new: !self.begun, unix_ms: store::unix_ms() }
+        RegisterContents {
+            zones,
+            routes: self.routes.clone(),
+            is_new: !self.begun,
+            unix_ms: store::unix_ms(),
+        }
     }
 }
 
 impl Store for Fake {
     type Line = FakeLine;
 
-    async fn zones(&self) -> Result<Option<Kept>> {
+    async fn zones(&self) -> Result<Option<RegisterContents>> {
         self.lock().lists += 1;
         self.answer(|state, _| Ok(Some(state.kept()))).await
     }
 
-    async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<Kept> {
+    async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<RegisterContents> {
         self.answer(|state, _| {
             if !std::mem::replace(&mut state.begun, true) {
                 state.zones = zones.iter().cloned().collect();
@@ -280,7 +286,7 @@ impl Line for FakeLine {
         self.decide(|engine, zone, now| engine.beat(zone, &polls, longest_period_ms, now)).await
     }
 
-    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<LeftVisits> {
         self.decide(|engine, zone, now| engine.visits(zone, &seen, now)).await
     }
 

@@ -4,8 +4,8 @@
 //! subscription ends, its connection is closed: redis-rs takes the `SUNSUBSCRIBE` that the server sends when the slot
 //! moves for the reply to the last command.
 //!
-//! Invariants: after each time in which messages may have been missed, the subscriber gets [`Heard::Listening`] or
-//! [`Heard::Missed`]. A slow subscriber delays nothing; at most twice [`QUEUE`] messages are kept for it.
+//! Invariants: after each time in which messages may have been missed, the subscriber gets [`ChannelEvent::Listening`] or
+//! [`ChannelEvent::Missed`]. A slow subscriber delays nothing; at most twice [`QUEUE`] messages are kept for it.
 
 use std::{
     sync::{
@@ -40,12 +40,12 @@ const QUEUE: usize = 256;
 /// How often to check that the server answers, and that the map still gives it the slot.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// An event of a subscription.
+/// What the subscriber of a channel hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum ChannelEvent {
     /// The subscription is active from now on. Earlier messages may have been missed.
     Listening,
-    /// A message.
+    /// A message. A longer one than the subscriber asked for may have been cut, but not to that length or less.
     Message(Bytes),
     /// The subscriber was too slow: so many messages were dropped.
     Missed(u64),
@@ -56,7 +56,7 @@ pub enum Heard {
 /// A subscription that renews itself. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Listener {
-    events: mpsc::Receiver<Heard>,
+    events: mpsc::Receiver<ChannelEvent>,
     subscriber: AbortHandle,
 }
 
@@ -82,7 +82,7 @@ impl Listener {
     }
 
     /// Waits for the next event; `None` once the runtime stops. Dropping the future loses no event.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<ChannelEvent> {
         self.events.recv().await
     }
 }
@@ -101,7 +101,11 @@ struct Ended {
     was_active: bool,
 }
 
-async fn keep_subscribed<L: Link>(shared: Arc<Shared<L>>, channel: Channel, sender: mpsc::Sender<Heard>) {
+async fn keep_subscribed<L: Link>(
+    shared: Arc<Shared<L>>,
+    channel: Channel,
+    sender: mpsc::Sender<ChannelEvent>,
+) {
     let slot = redis_keyslot(&channel.name);
     let mut pause = *BACKOFF.start();
     let mut redirect: Option<HostPort> = None;
@@ -121,7 +125,7 @@ async fn keep_subscribed<L: Link>(shared: Arc<Shared<L>>, channel: Channel, send
             pause = *BACKOFF.start();
         }
         redirect = ended.redirect;
-        if sender.send(Heard::Silent(ended.reason)).await.is_err() {
+        if sender.send(ChannelEvent::Silent(ended.reason)).await.is_err() {
             return;
         }
         sleep(pause).await;
@@ -135,7 +139,7 @@ async fn subscribe<L: Link>(
     server: &HostPort,
     slot: u16,
     channel: &Channel,
-    sender: &mpsc::Sender<Heard>,
+    sender: &mpsc::Sender<ChannelEvent>,
 ) -> Ended {
     let settings = &shared.access.settings;
     let named = |reason: &str| format!("{}:{}: {reason}", server.0, server.1);
@@ -175,7 +179,7 @@ async fn subscribe<L: Link>(
         }
         Err(_) => return ended("no subscription in time", false),
     };
-    if sender.send(Heard::Listening).await.is_err() {
+    if sender.send(ChannelEvent::Listening).await.is_err() {
         return ended("nobody listens", true);
     }
     // The first check comes later: the map may be older than the redirect that led here.
@@ -203,7 +207,7 @@ async fn subscribe<L: Link>(
             }
         };
         let lost = missed.swap(0, Ordering::Relaxed);
-        for heard in heard.into_iter().chain((lost > 0).then_some(Heard::Missed(lost))) {
+        for heard in heard.into_iter().chain((lost > 0).then_some(ChannelEvent::Missed(lost))) {
             if sender.send(heard).await.is_err() {
                 return ended("nobody listens", true);
             }
@@ -241,9 +245,9 @@ async fn ask(Connection { connection, driver }: &mut Connection, command: &Cmd) 
 }
 
 /// Takes the message out of `[channel, message]`.
-fn message(mut data: Vec<Value>) -> Option<Heard> {
+fn message(mut data: Vec<Value>) -> Option<ChannelEvent> {
     match data.pop() {
-        Some(Value::BulkString(bytes)) => Some(Heard::Message(bytes.into())),
+        Some(Value::BulkString(bytes)) => Some(ChannelEvent::Message(bytes.into())),
         _ => None,
     }
 }

@@ -221,7 +221,7 @@ mod tests {
             now_ms: 1,
             unix_ms: 1_692_806_300_000,
             next: 9 * SEGMENT + 5,
-            drawn: admission::Drawn::default(),
+            drawn: admission::LastDeal::default(),
             settled_ms: 0,
             is_recovering: false,
             segments: vec![first, second],

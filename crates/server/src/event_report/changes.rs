@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Said, said};
+use super::{Bilingual, bilingual};
 use crate::change_log::PastChange;
 
 /// The most fields that are listed of one change.
@@ -19,7 +19,7 @@ const FIELDS_MAX: usize = 40;
 #[schema(as = ReportChanges)]
 pub struct Changes {
     /// Where they come from.
-    pub source: Said,
+    pub source: Bilingual,
     /// The changes.
     pub list: Vec<Change>,
 }
@@ -58,7 +58,7 @@ impl Changes {
     /// Those that a server remembers (the newest first) until `until_ms`, in milliseconds since 1970.
     #[must_use]
     pub fn of_server(remembered: &[PastChange], until_ms: u64) -> Self {
-        let source = said!(
+        let source = bilingual!(
             "From the list of recent changes of the server that was asked: at most 200 of all zones, since that server started. It knows \
              the authors of its own changes only. The audit logs of the servers have all of them.",
             "요청을 받은 서버의 최근 변경 목록에서 읽었습니다. 이 목록에는 서버가 시작된 뒤 모든 구역의 변경이 최대 200개 있으며, 변경한 사람은 그 서버에서 한 변경만 압니다. 전체 변경은 각 서버의 감사 로그에 있습니다."
@@ -88,7 +88,7 @@ impl Changes {
             line: Some(change.line),
         };
         let list = all.into_iter().filter(|change| change.at_ms <= until_ms).map(change).collect();
-        let source = said!(
+        let source = bilingual!(
             "From the audit log of this server. Changes that were made at other servers are in their logs. `weir audit verify` says \
              whether the log is unchanged.",
             "이 서버의 감사 로그에서 읽었습니다. 다른 서버에서 한 변경은 그 서버의 로그에 있습니다. 로그가 바뀌지 않았는지는 `weir audit verify`로 확인합니다."

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    Said,
+    Bilingual,
     text::{clock, escaped, spoken},
 };
 
@@ -32,14 +32,14 @@ pub(super) enum Several {
 
 /// One curve: a value for each minute, where one is known.
 pub(super) struct Curve {
-    pub(super) name: Said,
+    pub(super) name: Bilingual,
     pub(super) values: Vec<Option<f64>>,
 }
 
 /// A chart, with a sentence about what it shows.
 pub(super) struct Chart {
-    pub(super) title: Said,
-    pub(super) about: Said,
+    pub(super) title: Bilingual,
+    pub(super) about: Bilingual,
     pub(super) several: Several,
     pub(super) curves: Vec<Curve>,
 }
@@ -114,8 +114,8 @@ impl Chart {
     fn table(&self, curves: &[Vec<Option<f64>>], from: u64, each: usize) -> String {
         let mut html = format!(
             "<details><summary>{}</summary><div class=\"wide\"><table><thead><tr><th scope=\"col\">{}</th>",
-            spoken(&super::said!("The figures", "수치")),
-            spoken(&super::said!("From (UTC), {each} min each", "시작(UTC), {each}분 단위"))
+            spoken(&super::bilingual!("The figures", "수치")),
+            spoken(&super::bilingual!("From (UTC), {each} min each", "시작(UTC), {each}분 단위"))
         );
         for curve in &self.curves {
             let _ = write!(html, "<th scope=\"col\">{}</th>", spoken(&curve.name));

@@ -9,7 +9,7 @@ use admission::Event;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{Said, changes::Changes, said};
+use super::{Bilingual, bilingual, changes::Changes};
 use crate::stats::PastMinute;
 
 /// How long behind the end of the event a report goes, in seconds: people who waited then still enter.
@@ -31,7 +31,7 @@ pub struct Span {
     /// The end.
     pub to_s: u64,
     /// What lies outside of it, and why.
-    missing: Vec<Said>,
+    missing: Vec<Bilingual>,
 }
 
 impl Span {
@@ -44,21 +44,21 @@ impl Span {
         let mut to_s = (ends_s + BEHIND_S).min(now_s + 60) / 60 * 60;
         let mut missing = Vec::new();
         if now_s < ends_s {
-            missing.push(said!(
+            missing.push(bilingual!(
                 "The event is not over. What happens from now on is missing.",
                 "이벤트가 아직 끝나지 않았습니다. 이후의 내용은 없습니다."
             ));
         }
         // Servers offer a minute to the store within the next one.
         if (ends_s..ends_s.div_ceil(60) * 60 + 60).contains(&now_s) {
-            missing.push(said!(
+            missing.push(bilingual!(
                 "The event ended a moment ago. Its last minutes may be missing: servers need up to two minutes to report them. Ask again then.",
                 "이벤트가 방금 끝났습니다. 서버가 보고하는 데 최대 2분이 걸리므로 마지막 몇 분이 빠져 있을 수 있습니다. 그 뒤에 다시 요청하십시오."
             ));
         }
         if to_s.saturating_sub(from_s) > DAYS_MAX * DAY_S {
             to_s = from_s + DAYS_MAX * DAY_S;
-            missing.push(said!(
+            missing.push(bilingual!(
                 "The event is longer than {DAYS_MAX} days. The report has the first {DAYS_MAX}.",
                 "이벤트가 {DAYS_MAX}일보다 깁니다. 처음 {DAYS_MAX}일만 있습니다."
             ));
@@ -85,7 +85,7 @@ pub struct Outline {
     /// The changes of the zone until the end.
     pub changes: Changes,
     /// What is not in the report, and why.
-    pub missing: Vec<Said>,
+    pub missing: Vec<Bilingual>,
 }
 
 impl Outline {
@@ -95,7 +95,7 @@ impl Outline {
         let Span { from_s, to_s, mut missing } = span;
         let sums = Sums::of(minutes);
         if minutes.is_empty() {
-            missing.push(said!(
+            missing.push(bilingual!(
                 "No minute of this time is kept: nobody came, the event is longer ago than 400 days, or no server ran.",
                 "이 시간의 통계가 없습니다. 아무도 오지 않았거나, 400일보다 오래되었거나, 서버가 실행되지 않았습니다."
             ));
@@ -103,7 +103,7 @@ impl Outline {
         // Whoever is in line at the beginning came before it.
         let known = sums.joined + minutes.first().map_or(0, |past| u64::from(past.minute.waiting));
         if sums.entered + sums.left > known {
-            missing.push(said!(
+            missing.push(bilingual!(
                 "Minutes are missing, or parts of them: more people entered and left than came. A store that loses its state loses its \
                  statistics.",
                 "일부 통계가 없습니다. 온 사람보다 입장하거나 떠난 사람이 많습니다. 저장소가 상태를 잃으면 통계도 사라집니다."
@@ -111,7 +111,7 @@ impl Outline {
         }
         if sums.waits_known < sums.entered {
             let (known, entered) = (sums.waits_known, sums.entered);
-            missing.push(said!(
+            missing.push(bilingual!(
                 "The waits of {known} of {entered} people who entered are known. A server that is killed, or that cannot reach the store \
                  for long, loses those of its last minutes.",
                 "입장한 {entered}명 가운데 {known}명의 대기 시간만 알려져 있습니다. 서버가 강제 종료되거나 저장소에 오래 연결하지 못하면 마지막 몇 분의 대기 시간을 잃습니다."
@@ -122,7 +122,7 @@ impl Outline {
 
     /// The event was deleted, or moved to another beginning.
     pub fn note_deleted(&mut self) {
-        let deleted = said!(
+        let deleted = bilingual!(
             "The event was deleted from the zone, or moved to another beginning. It is shown as it was before that.",
             "이벤트가 구역에서 삭제되었거나 시작 시각이 바뀌었습니다. 그 전의 내용을 보여 줍니다."
         );
@@ -131,7 +131,7 @@ impl Outline {
 
     /// The draw of the event is not known any more.
     pub fn note_no_draw(&mut self) {
-        self.missing.push(said!(
+        self.missing.push(bilingual!(
             "The draw: a server does not show that of an event that was deleted or moved. Its record is with those who kept it.",
             "추첨: 서버는 삭제되었거나 시작 시각이 바뀐 이벤트의 추첨을 보여 주지 않습니다. 기록은 보관한 사람에게 있습니다."
         ));
@@ -141,11 +141,11 @@ impl Outline {
     pub(super) fn take_changes_of(&mut self, dir: Option<&Path>) {
         match dir.map(|dir| Changes::of_audit(dir, &self.zone, self.to * 1_000)) {
             Some(Ok(changes)) => self.changes = changes,
-            Some(Err(why)) => self.missing.push(said!(
+            Some(Err(why)) => self.missing.push(bilingual!(
                 "The audit log cannot be read here: {why}. The changes are those that the server remembers.",
                 "여기서는 감사 로그를 읽을 수 없습니다: {why}. 서버가 기억하는 변경만 보여 줍니다."
             )),
-            None => self.missing.push(said!(
+            None => self.missing.push(bilingual!(
                 "The audit log was not named (--audit-dir, or --config with audit.dir). The changes are those that the server remembers.",
                 "감사 로그를 지정하지 않았습니다(--audit-dir 또는 audit.dir가 있는 --config). 서버가 기억하는 변경만 보여 줍니다."
             )),

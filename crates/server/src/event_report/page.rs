@@ -8,9 +8,8 @@ use std::{collections::BTreeSet, fmt::Write as _};
 use serde_json::Value;
 
 use super::{
-    FieldChange, Report, Said,
+    Bilingual, FieldChange, Report, bilingual,
     chart::{Chart, Curve, Several},
-    said,
     text::{escaped, instant, spoken},
 };
 
@@ -28,13 +27,13 @@ pub(super) fn page(report: &Report) -> String {
         event = escaped(event),
         zone = escaped(&report.outline.zone),
         style = include_str!("page.css"),
-        title = spoken(&said!("Report of an event", "이벤트 보고서")),
+        title = spoken(&bilingual!("Report of an event", "이벤트 보고서")),
         from = instant(report.outline.from),
         to = instant(report.outline.to),
     );
     html += &tiles(report);
     html += &missing(report);
-    let _ = writeln!(html, "<h2>{}</h2>", spoken(&said!("By minute", "분 단위")));
+    let _ = writeln!(html, "<h2>{}</h2>", spoken(&bilingual!("By minute", "분 단위")));
     for chart in charts(report) {
         html += &chart.html(report.outline.from);
     }
@@ -44,7 +43,7 @@ pub(super) fn page(report: &Report) -> String {
     let _ = writeln!(
         html,
         "</main>\n<footer><p>{} {}</p></footer>\n<script>\n{}</script>\n</body></html>",
-        spoken(&said!("All times are UTC. Made at", "모든 시각은 UTC입니다. 작성 시각:")),
+        spoken(&bilingual!("All times are UTC. Made at", "모든 시각은 UTC입니다. 작성 시각:")),
         instant(report.outline.made),
         include_str!("page.js"),
     );
@@ -56,18 +55,19 @@ fn tiles(report: &Report) -> String {
     let seconds =
         |seconds: f64| if sums.waits_known > 0 { format!("{seconds:.0} s") } else { "–".to_owned() };
     let mut tiles = vec![
-        (said!("Came", "온 사람"), sums.joined.to_string()),
-        (said!("Entered", "입장"), sums.entered.to_string()),
-        (said!("Left the line", "대기 중 이탈"), sums.left.to_string()),
+        (bilingual!("Came", "온 사람"), sums.joined.to_string()),
+        (bilingual!("Entered", "입장"), sums.entered.to_string()),
+        (bilingual!("Left the line", "대기 중 이탈"), sums.left.to_string()),
         (
-            said!("Most people in line at the end of a minute", "매분 끝의 대기 인원 중 최댓값"),
+            bilingual!("Most people in line at the end of a minute", "매분 끝의 대기 인원 중 최댓값"),
             sums.most_waiting.to_string(),
         ),
-        (said!("Mean wait", "평균 대기"), seconds(sums.mean_wait_s)),
-        (said!("Longest wait", "최장 대기"), seconds(sums.longest_wait_s)),
+        (bilingual!("Mean wait", "평균 대기"), seconds(sums.mean_wait_s)),
+        (bilingual!("Longest wait", "최장 대기"), seconds(sums.longest_wait_s)),
     ];
     if let Some(share) = (100 * sums.told_in_range).checked_div(sums.told) {
-        tiles.push((said!("Waits within the range told", "안내한 범위 안의 대기"), format!("{share} %")));
+        tiles
+            .push((bilingual!("Waits within the range told", "안내한 범위 안의 대기"), format!("{share} %")));
     }
     let mut html = "<dl class=\"tiles\">\n".to_owned();
     for (name, value) in tiles {
@@ -82,7 +82,7 @@ fn missing(report: &Report) -> String {
     }
     let mut html = format!(
         "<section class=\"card missing\"><h2>{}</h2><ul>\n",
-        spoken(&said!("What is not in this report", "이 보고서에 없는 것"))
+        spoken(&bilingual!("What is not in this report", "이 보고서에 없는 것"))
     );
     for missing in &report.outline.missing {
         let _ = writeln!(html, "<li>{}</li>", spoken(missing));
@@ -100,7 +100,7 @@ fn charts(report: &Report) -> Vec<Chart> {
         let place = at.and_then(|at| usize::try_from(at).ok()).and_then(|at| by_minute.get_mut(at));
         place.into_iter().for_each(|place| *place = minute);
     }
-    let curve = |name: Said, of: &dyn Fn(&Value) -> Option<f64>| Curve {
+    let curve = |name: Bilingual, of: &dyn Fn(&Value) -> Option<f64>| Curve {
         name,
         values: by_minute.iter().map(|minute| of(minute)).collect(),
     };
@@ -108,42 +108,42 @@ fn charts(report: &Report) -> Vec<Chart> {
     let within = |of: &'static str, field: &'static str| move |minute: &Value| minute[of][field].as_f64();
     let mut charts = vec![
         Chart {
-            title: said!("People by minute", "분당 인원"),
-            about: said!(
+            title: bilingual!("People by minute", "분당 인원"),
+            about: bilingual!(
                 "How many took a place, entered, and left the line or were silent for too long.",
                 "자리를 받은 사람, 입장한 사람, 대기 중 떠나거나 응답이 없어 빠진 사람의 수입니다."
             ),
             several: Several::Sum,
             curves: vec![
-                curve(said!("came", "도착"), &counted("joined")),
-                curve(said!("entered", "입장"), &counted("entered")),
-                curve(said!("left", "이탈"), &counted("evicted")),
+                curve(bilingual!("came", "도착"), &counted("joined")),
+                curve(bilingual!("entered", "입장"), &counted("entered")),
+                curve(bilingual!("left", "이탈"), &counted("evicted")),
             ],
         },
         Chart {
-            title: said!("People in line", "대기 인원"),
-            about: said!(
+            title: bilingual!("People in line", "대기 인원"),
+            about: bilingual!(
                 "At the end of each minute. Present are those whose devices go on asking.",
                 "매분 끝의 인원입니다. 접속 중은 기기가 계속 확인하고 있는 사람입니다."
             ),
             several: Several::Highest,
             curves: vec![
-                curve(said!("waiting", "대기"), &counted("waiting")),
-                curve(said!("present", "접속 중"), &counted("present")),
+                curve(bilingual!("waiting", "대기"), &counted("waiting")),
+                curve(bilingual!("present", "접속 중"), &counted("present")),
             ],
         },
         Chart {
-            title: said!("Waits had and told, in seconds", "실제 대기와 안내한 대기(초)"),
-            about: said!(
-                "Of the people who entered in a minute: the waits that they had, and those that they were told when they joined. Of several servers, the median is the mean of theirs, and p95 is the highest.",
+            title: bilingual!("Waits had and told, in seconds", "실제 대기와 안내한 대기(초)"),
+            about: bilingual!(
+                "Of the people who entered in a minute: the waits that they had, and those that they were told first. Of several servers, the median is the mean of theirs, and p95 is the highest.",
                 "그 분에 입장한 사람의 실제 대기 시간과, 줄을 설 때 안내한 대기 시간입니다. 서버가 여럿이면 중앙값은 서버별 값의 평균이고 p95는 가장 높은 값입니다."
             ),
             several: Several::Highest,
             curves: vec![
-                curve(said!("had, median", "실제, 중앙값"), &within("waits_s", "p50")),
-                curve(said!("had, p95", "실제, p95"), &within("waits_s", "p95")),
-                curve(said!("told, median", "안내, 중앙값"), &within("told_s", "p50")),
-                curve(said!("told, p95", "안내, p95"), &within("told_s", "p95")),
+                curve(bilingual!("had, median", "실제, 중앙값"), &within("waits_s", "p50")),
+                curve(bilingual!("had, p95", "실제, p95"), &within("waits_s", "p95")),
+                curve(bilingual!("told, median", "안내, 중앙값"), &within("told_s", "p50")),
+                curve(bilingual!("told, p95", "안내, p95"), &within("told_s", "p95")),
             ],
         },
     ];
@@ -155,15 +155,15 @@ fn charts(report: &Report) -> Vec<Chart> {
         .collect();
     if !tiers.is_empty() {
         charts.push(Chart {
-            title: said!("What is left", "남은 수량"),
-            about: said!(
+            title: bilingual!("What is left", "남은 수량"),
+            about: bilingual!(
                 "The pieces of each tier that people were told, at the end of each minute.",
                 "매분 끝에 안내한 등급별 남은 수량입니다."
             ),
             several: Several::Last,
             curves: tiers
                 .into_iter()
-                .map(|tier| curve(said!("{tier}", "{tier}"), &|minute| minute["left"][tier].as_f64()))
+                .map(|tier| curve(bilingual!("{tier}", "{tier}"), &|minute| minute["left"][tier].as_f64()))
                 .collect(),
         });
     }
@@ -173,7 +173,7 @@ fn charts(report: &Report) -> Vec<Chart> {
 fn about_event(report: &Report) -> String {
     let mut html = format!(
         "<h2>{}</h2>\n<div class=\"card wide\"><table class=\"texts\"><tbody>\n",
-        spoken(&said!("The event", "이벤트"))
+        spoken(&bilingual!("The event", "이벤트"))
     );
     for (name, value) in report.event.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null())
     {
@@ -194,7 +194,7 @@ fn draw(report: &Report) -> String {
     let event = escaped(report.event["id"].as_str().unwrap_or_default());
     let record = format!("/draws/{}/{event}/record", escaped(&report.outline.zone));
     let key = text("key");
-    let how = said!(
+    let how = bilingual!(
         "Fetch the record from the server for visitors, at the path below. Then anybody can compute the order again, with `weir draw verify` and the operator's key, or with the page verify-draw.html.",
         "방문자용 서버의 아래 경로에서 기록을 내려받으면, 누구나 `weir draw verify`와 운영자의 공개 키로, 또는 verify-draw.html 페이지로 순서를 다시 계산할 수 있습니다."
     );
@@ -203,15 +203,15 @@ fn draw(report: &Report) -> String {
          <tr><th scope=\"row\">{}</th><td>{}</td></tr>\n<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n\
          <tr><th scope=\"row\">{}</th><td><code>{key}</code></td></tr>\n<tr><th scope=\"row\">{}</th><td><code>{record}</code></td></tr>\n\
          </tbody></table>\n<h3>{}</h3><pre>{}</pre>\n<pre>weir draw verify --key '{key}' record.json</pre></div>\n",
-        spoken(&said!("The draw", "추첨")),
+        spoken(&bilingual!("The draw", "추첨")),
         spoken(&how),
-        spoken(&said!("Stage", "단계")),
+        spoken(&bilingual!("Stage", "단계")),
         text("stage"),
-        spoken(&said!("Decided by", "결정하는 값")),
+        spoken(&bilingual!("Decided by", "결정하는 값")),
         text("randomness"),
-        spoken(&said!("Key", "공개 키")),
-        spoken(&said!("Record", "기록")),
-        spoken(&said!("Signed checkpoint", "서명한 확정본")),
+        spoken(&bilingual!("Key", "공개 키")),
+        spoken(&bilingual!("Record", "기록")),
+        spoken(&bilingual!("Signed checkpoint", "서명한 확정본")),
         text("checkpoint"),
     )
 }
@@ -220,15 +220,17 @@ fn changes(report: &Report) -> String {
     let changes = &report.outline.changes;
     let mut html = format!(
         "<h2>{}</h2>\n<div class=\"card wide\"><p>{}</p>\n<table class=\"texts\"><thead><tr><th scope=\"col\">{}</th><th scope=\"col\">{}</th><th scope=\"col\">{}</th></tr></thead><tbody>\n",
-        spoken(&said!("Changes of the zone", "구역 변경")),
+        spoken(&bilingual!("Changes of the zone", "구역 변경")),
         spoken(&changes.source),
-        spoken(&said!("When (UTC)", "시각(UTC)")),
-        spoken(&said!("Who", "변경한 사람")),
-        spoken(&said!("What", "내용"))
+        spoken(&bilingual!("When (UTC)", "시각(UTC)")),
+        spoken(&bilingual!("Who", "변경한 사람")),
+        spoken(&bilingual!("What", "내용"))
     );
     for change in &changes.list {
-        let who =
-            change.who.as_deref().map_or_else(|| spoken(&said!("not known here", "알 수 없음")), escaped);
+        let who = change
+            .who
+            .as_deref()
+            .map_or_else(|| spoken(&bilingual!("not known here", "알 수 없음")), escaped);
         let role = change.role.as_deref().map(|role| format!(" ({})", escaped(role))).unwrap_or_default();
         let _ = write!(
             html,

@@ -4,11 +4,11 @@
 
 use admission::instant_text;
 
-use super::Said;
+use super::Bilingual;
 use crate::html::escape;
 
 /// A sentence in both languages, of which the page shows one.
-pub(super) fn spoken(said: &Said) -> String {
+pub(super) fn spoken(said: &Bilingual) -> String {
     format!("<span lang=\"en\">{}</span><span lang=\"ko\">{}</span>", escaped(&said.en), escaped(&said.ko))
 }
 

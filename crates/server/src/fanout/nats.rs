@@ -2,7 +2,7 @@
 //!
 //! This module reconnects by itself, with a new client of async-nats each time. That client's own reconnecting stops for
 //! ever after the server once refuses the login, as it does while it is being set up again. Invariants: a caller that
-//! publishes waits for `PATIENCE` at most; a connection that is lost, or answers no pings, is replaced; no `Debug`,
+//! publishes waits for `NATS_TIMEOUT` at most; a connection that is lost, or answers no pings, is replaced; no `Debug`,
 //! `Display`, error or log line contains a password.
 
 use std::{
@@ -26,14 +26,14 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::{Heard, cut};
+use super::{ChannelEvent, cut};
 
 /// The most messages that wait to be read. Further messages are lost and counted. The number is small, because a NATS
 /// server accepts messages of 1 MB.
 const QUEUE: usize = 64;
 
 /// How long a message may wait for a connection.
-const PATIENCE: Duration = Duration::from_secs(1);
+const NATS_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long an attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -292,14 +292,14 @@ impl Subject {
             client.publish(self.name.clone(), message).await.map_err(|error| error.to_string())?;
             client.flush().await.map_err(|error| error.to_string())
         };
-        match timeout(PATIENCE, say).await {
+        match timeout(NATS_TIMEOUT, say).await {
             Ok(said) => said,
             Err(_) => Err(self.nats.shared.reason()),
         }
     }
 
     /// Receives messages over the current connection, and over each one that replaces it.
-    pub(super) async fn listen(&self, hears: mpsc::Sender<Heard>) {
+    pub(super) async fn listen(&self, hears: mpsc::Sender<ChannelEvent>) {
         let shared = &*self.nats.shared;
         let mut missed = shared.missed.load(Ordering::Relaxed);
         loop {
@@ -310,7 +310,7 @@ impl Subject {
                 Line::Up(client) => match subscribe(&client, &self.name).await {
                     Err(reason) => (true, reason),
                     Ok(mut messages) => {
-                        if hears.send(Heard::Listening).await.is_err() {
+                        if hears.send(ChannelEvent::Listening).await.is_err() {
                             return;
                         }
                         tokio::select! {
@@ -321,7 +321,7 @@ impl Subject {
                     }
                 },
             };
-            if hears.send(Heard::Silent(reason)).await.is_err() {
+            if hears.send(ChannelEvent::Silent(reason)).await.is_err() {
                 return;
             }
             tokio::select! {
@@ -338,17 +338,22 @@ async fn subscribe(client: &Client, subject: &str) -> Result<Subscriber, String>
         client.flush().await.map_err(|error| error.to_string())?;
         Ok(messages)
     };
-    timeout(PATIENCE, subscribe).await.unwrap_or_else(|_| Err("no subscription in time".to_owned()))
+    timeout(NATS_TIMEOUT, subscribe).await.unwrap_or_else(|_| Err("no subscription in time".to_owned()))
 }
 
 impl Shared {
     /// Passes messages on until the subscription ends. Returns false if the receiver is gone. `known` is how many were lost before.
-    async fn pass_on(&self, messages: &mut Subscriber, hears: &mpsc::Sender<Heard>, known: &mut u64) -> bool {
+    async fn pass_on(
+        &self,
+        messages: &mut Subscriber,
+        hears: &mpsc::Sender<ChannelEvent>,
+        known: &mut u64,
+    ) -> bool {
         while let Some(message) = std::future::poll_fn(|cx| Pin::new(&mut *messages).poll_next(cx)).await {
             let missed = self.missed.load(Ordering::Relaxed);
             let more = missed - std::mem::replace(known, missed);
-            let missed = (more > 0).then_some(Heard::Missed(more));
-            for heard in [Heard::Message(cut(message.payload))].into_iter().chain(missed) {
+            let missed = (more > 0).then_some(ChannelEvent::Missed(more));
+            for heard in [ChannelEvent::Message(cut(message.payload))].into_iter().chain(missed) {
                 if hears.send(heard).await.is_err() {
                     return false;
                 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gate::cells::Cell;
-use store::redis::{Redis, client};
+use store::redis::{Redis, client::ChannelEvent};
 use tokio::sync::mpsc;
 
-use super::{Heard, message::MAX_LEN};
+use super::message::MAX_LEN;
 
 /// Says a message, if the cell is connected to.
 pub(super) async fn say(cell: &Cell<Redis>, message: Bytes) -> Result<(), String> {
@@ -16,15 +16,9 @@ pub(super) async fn say(cell: &Cell<Redis>, message: Bytes) -> Result<(), String
 }
 
 /// Listens from the moment on that the cell is connected to.
-pub(super) async fn listen(cell: &Arc<Cell<Redis>>, hears: mpsc::Sender<Heard>) {
+pub(super) async fn listen(cell: &Arc<Cell<Redis>>, hears: mpsc::Sender<ChannelEvent>) {
     let mut listener = cell.connected().await.listen(MAX_LEN);
     while let Some(heard) = listener.next().await {
-        let heard = match heard {
-            client::Heard::Listening => Heard::Listening,
-            client::Heard::Message(message) => Heard::Message(message),
-            client::Heard::Missed(count) => Heard::Missed(count),
-            client::Heard::Silent(reason) => Heard::Silent(reason),
-        };
         if hears.send(heard).await.is_err() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Parses the bodies of the two calls that apps poll.
+//! Parses the bodies of the calls of people in line.
 //!
 //! Apps send fields of their own, and new releases send more; the server ignores what it does not know. Invariant: a correct request is
 //! read in one pass and borrows from the body. Only a wrong one is read twice, to say what is wrong with it.

@@ -24,7 +24,7 @@ const OTHER_NAMES: &str = "(others)";
 
 /// What was said about a request, as routes count it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum CheckResult {
     /// No zone is asked: by the route, or since it is a static file or the like.
     Through,
     /// The visit is open.
@@ -39,7 +39,7 @@ pub enum Counted {
     Refused,
 }
 
-impl Counted {
+impl CheckResult {
     /// All of them with their names in metrics.
     pub const ALL: [(Self, &'static str); 6] = [
         (Self::Through, "through"),
@@ -52,7 +52,7 @@ impl Counted {
 }
 
 /// How often each was said about the requests that fit a route.
-pub type Counts = [ReadableCounter; Counted::ALL.len()];
+pub type Counts = [ReadableCounter; CheckResult::ALL.len()];
 
 /// Who wrote a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,7 +209,7 @@ impl ServedRoutes {
 
     fn counts(&self, known: &mut HashMap<String, Arc<Counts>>, name: &str) -> Arc<Counts> {
         let name = if known.len() < MOST_NAMES || known.contains_key(name) { name } else { OTHER_NAMES };
-        let of = |name: &str| Arc::new(Counted::ALL.map(|(_, said)| self.metrics.checks(name, said)));
+        let of = |name: &str| Arc::new(CheckResult::ALL.map(|(_, said)| self.metrics.checks(name, said)));
         Arc::clone(known.entry(name.to_owned()).or_insert_with(|| of(name)))
     }
 }
@@ -237,11 +237,11 @@ mod tests {
         let listed = watch::Sender::new(None);
         served.take_in(&listed).expect("nothing");
         assert_eq!(names(&served), ["file site"]);
-        served.load().counts(0)[Counted::Waits as usize].inc();
+        served.load().counts(0)[CheckResult::Waits as usize].inc();
         listed.send_replace(Some(r#"[{"name": "abuse", "deny": true, "address": "10.0.0.1"}]"#.into()));
         served.take_in(&listed).expect("right");
         assert_eq!(names(&served), ["api abuse", "file site"]);
-        assert_eq!(served.load().counts(1)[Counted::Waits as usize].get(), 1);
+        assert_eq!(served.load().counts(1)[CheckResult::Waits as usize].get(), 1);
         for wrong in ["", "{}", "[1]", r#"[{"name": "a"}]"#, r#"[{"name": "x", "later": 1}]"#] {
             listed.send_replace(Some(wrong.into()));
             served.take_in(&listed).expect_err(wrong);

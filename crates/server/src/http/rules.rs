@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use admission::{Definition, Event, Policy, ZoneId, instant_text};
 use bytes::Bytes;
-use check::{Outcome, route::Condition};
+use check::{RouteAction, route::Condition};
 use gate::{AnyStore, Gate};
 use http_body_util::Full;
 use hyper::{
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use super::{
     asset::Asset,
-    routes_in_force::{Counted, ServedRoutes},
+    routes_in_force::{CheckResult, ServedRoutes},
     wait::language::Language,
 };
 
@@ -49,12 +49,12 @@ impl Bypasses {
             return (found, through);
         }
         for (index, route) in now.routes.all().iter().enumerate() {
-            if route.outcome == Outcome::Bypass {
+            if route.outcome == RouteAction::Bypass {
                 found.routes += 1;
                 let needs_token =
                     route.conditions.iter().any(|condition| matches!(condition, Condition::Token(_)));
                 found.by_token += usize::from(needs_token);
-                through += now.counts(index)[Counted::Through as usize].get();
+                through += now.counts(index)[CheckResult::Through as usize].get();
             }
         }
         (found, through)

@@ -131,9 +131,9 @@ families! { OF_ZONES:
     ZONE_SLOTS_USED = Counter, "weir_zone_slots_used_total", "Entries from the line.";
     ZONE_WAIT = Histogram(WAIT_S), "weir_zone_wait_seconds", "Time in line of those who entered.";
     ZONE_WAIT_ERROR = Histogram(ERROR_RATIO), "weir_zone_wait_error_ratio",
-        "Time in line over the wait told at the start.";
+        "Time in line over the wait told first.";
     ZONE_TOLD_PEOPLE = Counter, "weir_zone_told_people_total",
-        "People who entered and had been told a wait and its range at the start.";
+        "People who entered and had been told a wait and its range.";
     ZONE_TOLD_IN_RANGE = Counter, "weir_zone_told_in_range_total", "Those of them who waited within the range.";
     ZONE_TOLD_WAITED = Counter, "weir_zone_told_waited_seconds_total", "Their time in line, added up.";
     ZONE_TOLD_TOO_SHORT = Counter, "weir_zone_told_too_short_seconds_total",

@@ -55,7 +55,7 @@ fn an_event_of_a_zone_counts_before_the_zone_is_announced() {
     let mut heard = Heard::new(64);
     heard.serve(&["A"]);
     let limited =
-        Limited { zone: heard.bus.zone(&zone("A")), call: LimitedCall::Wait, count: 1, retry_after_s: 1 };
+        Limited { zone: heard.bus.zone(&zone("A")), call: LimitedCall::Join, count: 1, retry_after_s: 1 };
     let early = Batch { events: &[limited.into()], lost: 0 };
     heard.metrics.take_in(&early, &heard.gate);
     heard.hear();
@@ -82,7 +82,7 @@ fn events_are_shown_and_the_series_of_a_removed_zone_go() {
     heard.bus.publish(AdmittedWithoutStore { zone: a, total: 2 });
     heard.bus.publish(Limited {
         zone: heard.bus.zone(&zone("B")),
-        call: LimitedCall::Entry,
+        call: LimitedCall::Poll,
         count: 1,
         retry_after_s: 1,
     });
@@ -222,7 +222,7 @@ fn a_zone_that_comes_back_has_new_counters() {
     for _ in 0..2 {
         heard.serve(&["A", "B"]);
         let b = heard.bus.zone(&zone("B"));
-        heard.bus.publish(Limited { zone: b, call: LimitedCall::Wait, count: 5, retry_after_s: 1 });
+        heard.bus.publish(Limited { zone: b, call: LimitedCall::Join, count: 5, retry_after_s: 1 });
         heard.hear();
         let text = heard.text();
         assert!(text.contains(&line(5)), "{text}");

@@ -18,7 +18,7 @@ use tokio::{net::TcpStream, time::timeout};
 use crate::failure::{self, Failure};
 
 /// How long a server may take to reply.
-const PATIENCE: Duration = Duration::from_secs(15);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The largest reply, in bytes. Enough for some thousand zones with their trends.
 const MAX_REPLY: usize = 64 << 20;
@@ -87,7 +87,7 @@ impl Client {
                 self.authority
             ),
         };
-        let reply = timeout(PATIENCE, self.exchange(method, path, if_match, body)).await;
+        let reply = timeout(REPLY_TIMEOUT, self.exchange(method, path, if_match, body)).await;
         let (status, response) = reply.map_err(|_| away(&"no answer in time"))?.map_err(|e| away(&e))?;
         if status < 400 {
             return Ok(response);

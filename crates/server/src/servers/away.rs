@@ -6,7 +6,7 @@
 use admission::ZoneId;
 use gate::Trouble;
 use serde::{Deserialize, Serialize};
-use store::redis::servers::{Heard, SILENCE};
+use store::redis::servers::{RegisteredServer, SILENCE};
 
 use super::About;
 use crate::clock::unix_ms_of;
@@ -63,7 +63,7 @@ impl AllAway {
 
 /// The servers of a register that say that zones are away, each by its name and address.
 #[must_use]
-pub fn away(heard: &[Heard]) -> Vec<(String, AllAway)> {
+pub fn away(heard: &[RegisteredServer]) -> Vec<(String, AllAway)> {
     let fresh = heard.iter().filter(|heard| heard.ago <= SILENCE);
     let said = fresh.filter_map(|heard| serde_json::from_str::<About>(&heard.about).ok());
     let said = said.map(|said| {

@@ -30,7 +30,7 @@ use super::{
     MINUTES, Minute, OfZone, Stats,
     minute_waits::MinuteWaits,
     minutes::grown,
-    record::{Counted, offered, read},
+    record::{MinuteCounts, offered, read},
 };
 use crate::clock::unix_ms;
 
@@ -41,7 +41,7 @@ pub(super) const UNSENT_MAX: usize = OFFERED_MAX;
 const AT_ONCE: usize = 8;
 
 /// How long a call may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const STORE_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often reading back is tried, a second apart. After that, the server goes on with what it sees itself.
 const TRIES: u8 = 30;
@@ -53,7 +53,7 @@ const SPREAD_S: u64 = 50;
 #[derive(Debug, Default)]
 pub(super) struct Unsent {
     /// Finished minutes, the oldest first.
-    minutes: VecDeque<(Counted, MinuteWaits)>,
+    minutes: VecDeque<(MinuteCounts, MinuteWaits)>,
     read_back: ReadBack,
     /// The end of the newest minute that was offered, whether or not that succeeded.
     tried_s: u64,
@@ -79,7 +79,7 @@ impl Default for ReadBack {
 
 impl Unsent {
     /// Adds a minute that is over.
-    pub(super) fn push(&mut self, counted: Counted, waits: MinuteWaits) {
+    pub(super) fn push(&mut self, counted: MinuteCounts, waits: MinuteWaits) {
         if self.minutes.len() == UNSENT_MAX {
             self.minutes.pop_front();
         }
@@ -87,7 +87,7 @@ impl Unsent {
     }
 
     /// The minutes that the store does not have yet, as far as this server knows; none before it is known what was kept.
-    pub(super) fn known(&self) -> impl Iterator<Item = &(Counted, MinuteWaits)> {
+    pub(super) fn known(&self) -> impl Iterator<Item = &(MinuteCounts, MinuteWaits)> {
         self.minutes.iter().filter(|_| self.is_read_back())
     }
 
@@ -117,7 +117,7 @@ impl Unsent {
 /// What a call is about.
 enum Done {
     Offered(ZoneNumber, Option<u32>),
-    ReadBack(ZoneNumber, Result<Vec<Counted>, StoreError>),
+    ReadBack(ZoneNumber, Result<Vec<MinuteCounts>, StoreError>),
 }
 
 impl Stats {
@@ -160,7 +160,7 @@ impl Stats {
             let (gate, server) = (Arc::clone(gate), self.server);
             calls.spawn(async move {
                 let last = offered.last().map(|offered| offered.minute);
-                let kept = timeout(PATIENCE, gate.keep_minutes(&id, server, offered)).await;
+                let kept = timeout(STORE_CALL_TIMEOUT, gate.keep_minutes(&id, server, offered)).await;
                 Done::Offered(zone, last.filter(|_| matches!(kept, Ok(Ok(())))))
             });
         }
@@ -217,7 +217,7 @@ impl Stats {
 
 impl OfZone {
     /// Takes in what was kept of the hours before this server served the zone.
-    fn take_back(&mut self, kept: Result<Vec<Counted>, StoreError>) {
+    fn take_back(&mut self, kept: Result<Vec<MinuteCounts>, StoreError>) {
         let (ReadBack::Due(tries), Some(first)) = (self.unsent.read_back, self.minutes.first()) else {
             return;
         };
@@ -257,7 +257,7 @@ impl OfZone {
 
     /// What happened between a kept minute and the first view of this server. If it is the minute in which this server began, another
     /// process offered it: what that one saw in it counts, too.
-    fn since(&self, last: &Counted, first_s: u64) -> Totals {
+    fn since(&self, last: &MinuteCounts, first_s: u64) -> Totals {
         let is_first = last.minute.at_s >= first_s;
         let old = |total: u64, grown: u32| if is_first { total.saturating_sub(grown.into()) } else { total };
         Totals {
@@ -269,9 +269,9 @@ impl OfZone {
     }
 
     /// The minute before the first one, with the totals of this server's first view: nothing happened in it.
-    fn begun(&self, first: Minute) -> Counted {
+    fn begun(&self, first: Minute) -> MinuteCounts {
         let minute = Minute { at_s: first.at_s - 60, ..Minute::default() };
-        Counted { minute, totals: self.first, left: Vec::new() }
+        MinuteCounts { minute, totals: self.first, left: Vec::new() }
     }
 }
 
@@ -280,7 +280,7 @@ async fn read_back<S: Store>(
     gate: &Gate<S>,
     zone: &ZoneId,
     first: Minute,
-) -> Result<Vec<Counted>, StoreError> {
+) -> Result<Vec<MinuteCounts>, StoreError> {
     let end = u32::try_from(first.at_s / 60).unwrap_or(u32::MAX - 1) + 1;
     let from = end.saturating_sub(u32::try_from(MINUTES).expect("a few hundred") + 1);
     let kept = read_kept(gate, zone, from, end).await?;
@@ -293,12 +293,12 @@ pub(super) async fn read_kept<S: Store>(
     zone: &ZoneId,
     from: u32,
     to: u32,
-) -> Result<Vec<(Counted, Vec<(u64, MinuteWaits)>)>, StoreError> {
+) -> Result<Vec<(MinuteCounts, Vec<(u64, MinuteWaits)>)>, StoreError> {
     let mut all = Vec::new();
     let mut at = from;
     while at < to {
         let end = to.min(at.saturating_add(READ_MAX));
-        let kept = timeout(PATIENCE, gate.minutes(zone, at, end)).await;
+        let kept = timeout(STORE_CALL_TIMEOUT, gate.minutes(zone, at, end)).await;
         let kept = kept.unwrap_or_else(|_| Err(StoreError::Away("it did not answer in time".to_owned())))?;
         all.extend(kept.iter().filter_map(read));
         at = end;
@@ -310,9 +310,9 @@ pub(super) async fn read_kept<S: Store>(
 mod tests {
     use super::*;
 
-    fn counted(minute: u64, joined: u64, seen: u32) -> Counted {
+    fn counted(minute: u64, joined: u64, seen: u32) -> MinuteCounts {
         let at = Minute { at_s: 60 * minute, joined: seen, ..Minute::default() };
-        Counted { minute: at, totals: Totals { joined, ..Totals::default() }, left: Vec::new() }
+        MinuteCounts { minute: at, totals: Totals { joined, ..Totals::default() }, left: Vec::new() }
     }
 
     /// A store that is away is asked once for each minute, and what waits for it has a limit.

@@ -1,4 +1,4 @@
-//! The waits of the people who entered in one minute: those that they had, and those that they were told when they joined.
+//! The waits of the people who entered in one minute: those that they had, and those that they were told first.
 //!
 //! Invariant: percentiles of one server are exact to 1 %. Those of several servers are not known exactly: the median is the mean of theirs,
 //! weighted with people, and the other ones are the highest of theirs, so the true ones are not higher.
@@ -21,7 +21,7 @@ pub struct MinuteWaits {
     pub p95_ms: u32,
     /// The longest wait.
     pub longest_ms: u32,
-    /// How many of them were told a wait when they joined. The others entered at once.
+    /// How many of them were told a wait. The others were told none: most of them entered at once.
     pub told: u32,
     /// Half of these were told at most this wait, in seconds.
     pub told_p50_s: u32,

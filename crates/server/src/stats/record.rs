@@ -16,20 +16,20 @@ const VERSION: u8 = 1;
 const UNKNOWN: u32 = u32::MAX;
 
 /// How many pieces of each tier were left; none where nobody knew.
-pub type Left = Vec<(TierId, Option<u32>)>;
+pub type PiecesLeft = Vec<(TierId, Option<u32>)>;
 
 /// What all servers count alike in one minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct MinuteCounts {
     /// What happened in the minute, as the server saw it that offered it.
     pub(super) minute: Minute,
     /// The zone's totals at the end of the minute.
     pub(super) totals: Totals,
     /// What was left at its end.
-    pub(super) left: Left,
+    pub(super) left: PiecesLeft,
 }
 
-impl Counted {
+impl MinuteCounts {
     /// Whether these counts were taken later than others of the same minute.
     pub(super) fn is_later_than(&self, other: &Self) -> bool {
         self.weight() > other.weight()
@@ -118,7 +118,7 @@ impl Counted {
             slots_used,
             admit_per_minute,
         };
-        let mut left = Left::new();
+        let mut left = PiecesLeft::new();
         while let Some((len, after)) = rest.split_first() {
             let (id, mut after) = after.split_at_checked(usize::from(*len))?;
             let id = TierId::parse(std::str::from_utf8(id).ok()?).ok()?;
@@ -168,14 +168,14 @@ impl MinuteWaits {
 }
 
 /// What is offered to the store.
-pub(super) fn offered(counted: &Counted, waits: &MinuteWaits) -> OfferedMinute {
+pub(super) fn offered(counted: &MinuteCounts, waits: &MinuteWaits) -> OfferedMinute {
     let minute = u32::try_from(counted.minute.at_s / 60).unwrap_or(u32::MAX);
     OfferedMinute { minute, counts: counted.to_bytes(), part: waits.to_bytes() }
 }
 
 /// What was kept, with the waits that each server knows; `None` for counts of another version.
-pub(super) fn read(kept: &KeptMinute) -> Option<(Counted, Vec<(u64, MinuteWaits)>)> {
-    let counted = Counted::from_bytes(kept.minute, &kept.counts)?;
+pub(super) fn read(kept: &KeptMinute) -> Option<(MinuteCounts, Vec<(u64, MinuteWaits)>)> {
+    let counted = MinuteCounts::from_bytes(kept.minute, &kept.counts)?;
     let waits = |(server, part): &(u64, Vec<u8>)| Some((*server, MinuteWaits::from_bytes(part)?));
     Some((counted, kept.parts.iter().filter_map(waits).collect()))
 }
@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    fn counted(left: Left) -> Counted {
+    fn counted(left: PiecesLeft) -> MinuteCounts {
         let minute = Minute {
             at_s: 60 * 29_000_000,
             waiting: 1,
@@ -206,7 +206,7 @@ mod tests {
             admit_per_minute: u32::MAX,
         };
         let totals = Totals { joined: 1 << 40, entered: 9, evicted: 10, slots_used: 11 };
-        Counted { minute, totals, left }
+        MinuteCounts { minute, totals, left }
     }
 
     fn waits() -> MinuteWaits {
@@ -230,9 +230,9 @@ mod tests {
     #[test]
     fn a_record_is_read_back_and_bounded() {
         let tier = |at: usize| TierId::parse(&format!("{at:0>32}")).expect("an id");
-        let most: Left =
+        let most: PiecesLeft =
             (0..Stock::TIERS_MAX).map(|at| (tier(at), (at > 0).then_some(Tier::REMAINING_MAX))).collect();
-        for left in [Left::new(), most] {
+        for left in [PiecesLeft::new(), most] {
             let (counted, waits) = (counted(left), waits());
             let offered = offered(&counted, &waits);
             assert!(offered.counts.len() <= COUNTS_LEN_MAX);
@@ -241,13 +241,13 @@ mod tests {
             }
             assert_eq!(read(&kept(offered)), Some((counted, vec![(1, waits)])));
         }
-        let nobody = offered(&counted(Left::new()), &MinuteWaits::default());
+        let nobody = offered(&counted(PiecesLeft::new()), &MinuteWaits::default());
         assert!(nobody.part.is_empty(), "who admitted nobody knows no waits");
     }
 
     #[test]
     fn other_bytes_are_no_record() {
-        let whole = offered(&counted(Left::new()), &waits());
+        let whole = offered(&counted(PiecesLeft::new()), &waits());
         for end in 0..whole.counts.len() {
             let cut = KeptMinute { counts: whole.counts[..end].to_vec(), ..kept(whole.clone()) };
             assert_eq!(read(&cut), None, "{end} bytes");
@@ -263,12 +263,12 @@ mod tests {
     #[test]
     fn minutes_of_several_servers_add_up() {
         let at = |minute: u64, joined: u64, seen: u32| {
-            let mut one = counted(Left::new());
+            let mut one = counted(PiecesLeft::new());
             (one.minute.at_s, one.minute.joined, one.totals.joined) = (60 * minute, seen, joined);
             one
         };
         let (first, second, third) = (at(1, 100, 100), at(2, 161, 59), at(3, 200, 40));
-        let of = |one: &Counted, before| one.since(before).joined;
+        let of = |one: &MinuteCounts, before| one.since(before).joined;
         assert_eq!([of(&first, None), of(&second, Some(&first)), of(&third, Some(&second))], [100, 61, 39]);
         assert_eq!(of(&third, Some(&first)), 40, "a minute between them is not kept");
         assert_eq!(of(&at(4, 7, 7), Some(&third)), 7, "the store started again");

@@ -62,7 +62,7 @@ impl HereMeter {
         Self { since_ms, waits: empty(), told: empty() }
     }
 
-    /// Records an entry after `waited_ms`. `told_s` is the wait told at the join, or 0.
+    /// Records an entry after `waited_ms`. `told_s` is the wait told first, or 0.
     pub(super) fn note(&mut self, waited_ms: u32, told_s: u32) {
         let waited_ms = u64::from(waited_ms);
         let record = |histogram: &mut Histogram<u32>, value: u64| {

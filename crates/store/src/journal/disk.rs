@@ -24,7 +24,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admission::{Delta, Drawn, Entry, Header, Image, PAGE_WORDS, Totals, Words, ZoneId};
+use admission::{Delta, Entry, Header, Image, LastDeal, PAGE_WORDS, Totals, Words, ZoneId};
 use redb::{
     Builder, Database, Durability, Key, ReadOnlyTable, ReadTransaction, ReadableDatabase as _,
     ReadableTable as _, ReadableTableMetadata as _, TableDefinition, TableError, TableHandle as _,
@@ -364,7 +364,7 @@ fn read(db: &Database) -> Result<Read, Fault> {
         let (number, epoch, next, base_page) = row.value();
         digest ^= zone_digest(name.value(), row.value());
         let id = ZoneId::parse(name.value()).map_err(|fault| Fault::Wrong(fault.to_string()))?;
-        let (drawn, totals) = (Drawn::default(), Totals::default());
+        let (drawn, totals) = (LastDeal::default(), Totals::default());
         let header = Header { epoch, next, base_page, inside: None, drawn, totals };
         numbers.insert(id.clone(), number);
         images.insert(
@@ -380,7 +380,7 @@ fn read(db: &Database) -> Result<Read, Fault> {
             let number = ZoneId::parse(name.value()).ok().and_then(|id| numbers.get(&id).copied());
             let image = number.and_then(|number| images.get_mut(&number));
             let (_, image) = image.ok_or_else(|| wrong("a draw has no zone"))?;
-            image.header.drawn = Drawn { draw, from, end };
+            image.header.drawn = LastDeal { draw, from, end };
         }
     }
     for row in read.open_table(PAGES)?.iter()? {

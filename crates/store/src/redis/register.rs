@@ -24,7 +24,7 @@ use super::{
     lock, scripts, text,
     wire::{self, Garbled, Reply},
 };
-use crate::{Defined, Expected, Kept, RoutesDefined, StoreError, clock::unix_ms};
+use crate::{Defined, Expected, RegisterContents, RoutesDefined, StoreError, clock::unix_ms};
 
 const REGISTER: &str = "weir:v1:{zones}";
 
@@ -108,9 +108,14 @@ enum Tried {
 }
 
 impl Register {
-    pub(super) fn kept(self) -> Kept {
+    pub(super) fn kept(self) -> RegisterContents {
         let unix_ms = self.unix_ms();
-        Kept { zones: self.zones.into_iter().collect(), routes: self.routes, is_new: self.rev == 0, unix_ms }
+        RegisterContents {
+            zones: self.zones.into_iter().collect(),
+            routes: self.routes,
+            is_new: self.rev == 0,
+            unix_ms,
+        }
     }
 
     /// The time by the clock of its node, in milliseconds since 1970. Without an answer, this server's clock has to do.

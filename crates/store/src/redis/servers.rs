@@ -21,7 +21,7 @@ const KEY: Bytes = Bytes::from_static(b"weir:v1:{zones}:servers");
 
 /// A server that registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct RegisteredServer {
     /// Its unique name.
     pub id: String,
     /// How long ago it registered.
@@ -38,7 +38,7 @@ impl<C: Client> Redis<C> {
     ///
     /// # Panics
     /// If `about` is longer than [`ABOUT_MAX`].
-    pub async fn say_here(&self, id: &str, about: &str) -> Result<Vec<Heard>> {
+    pub async fn say_here(&self, id: &str, about: &str) -> Result<Vec<RegisteredServer>> {
         assert!(about.len() <= ABOUT_MAX, "a description of {} bytes", about.len());
         self.list(id, about, SERVERS_MAX).await
     }
@@ -47,13 +47,13 @@ impl<C: Client> Redis<C> {
     ///
     /// # Errors
     /// [`StoreError::Away`](crate::StoreError::Away) and [`StoreError::Busy`](crate::StoreError::Busy).
-    pub async fn who_is_here(&self) -> Result<Vec<Heard>> {
+    pub async fn who_is_here(&self) -> Result<Vec<RegisteredServer>> {
         let mut heard = self.list("", "", 0).await?;
         heard.retain(|server| !server.id.is_empty());
         Ok(heard)
     }
 
-    async fn list(&self, id: &str, about: &str, most: usize) -> Result<Vec<Heard>> {
+    async fn list(&self, id: &str, about: &str, most: usize) -> Result<Vec<RegisteredServer>> {
         let args = vec![
             Bytes::copy_from_slice(id.as_bytes()),
             Bytes::copy_from_slice(about.as_bytes()),
@@ -72,9 +72,9 @@ impl<C: Client> Redis<C> {
 }
 
 /// Parses a server's entry; `None` if no version of Weir can have written it.
-fn one(now_ms: u64, id: &[u8], entry: &[u8]) -> Option<Heard> {
+fn one(now_ms: u64, id: &[u8], entry: &[u8]) -> Option<RegisteredServer> {
     let (seen_ms, about) = std::str::from_utf8(entry).ok()?.split_once(' ')?;
     let ago = Duration::from_millis(now_ms.saturating_sub(seen_ms.parse().ok()?));
     let id = std::str::from_utf8(id).ok().filter(|id| id.len() <= ABOUT_MAX)?;
-    (about.len() <= ABOUT_MAX).then(|| Heard { id: id.to_owned(), ago, about: about.to_owned() })
+    (about.len() <= ABOUT_MAX).then(|| RegisteredServer { id: id.to_owned(), ago, about: about.to_owned() })
 }

@@ -17,13 +17,13 @@ use super::{
     wire::{Garbled, Reply},
     zone_memory::{ZoneMemory, split},
 };
-use crate::{Left, StoreError};
+use crate::{LeftVisits, StoreError};
 
 /// The longest life of a pass, in milliseconds: a zone's policy takes no longer one. An entry is bound for no less.
 const LONGEST_PASS_MS: u64 = 3_600_000;
 
 impl<C: Client> Redis<C> {
-    pub(super) async fn report_visits(&self, zone: &Zone, seen: &[PagePolls]) -> Result<Left> {
+    pub(super) async fn report_visits(&self, zone: &Zone, seen: &[PagePolls]) -> Result<LeftVisits> {
         let seen = by_segment(seen);
         let range = self.inside_of(zone)?;
         let mut due: BTreeSet<u64> = seen.keys().copied().collect();
@@ -43,7 +43,7 @@ impl<C: Client> Redis<C> {
         }
         let mut memory = lock(&zone.memory);
         let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
-        Ok(Left { pages: memory.left_pages(&reported), epochs: memory.past_epochs() })
+        Ok(LeftVisits { pages: memory.left_pages(&reported), epochs: memory.past_epochs() })
     }
 
     /// Binds an entry to an address, unless it is bound already. Returns the address that it is bound to.

@@ -6,7 +6,7 @@ mod policy;
 
 use std::sync::Arc;
 
-use admission::{Drawn, EarlierEpoch, Entry, Occupancy, Policy, Position, RULE_FIELDS, Verdict};
+use admission::{EarlierEpoch, Entry, LastDeal, Occupancy, Policy, Position, RULE_FIELDS, Verdict};
 use bytes::Bytes;
 
 use super::client::Value;
@@ -75,7 +75,7 @@ pub(super) struct Header {
     /// The part of the policy that the rules read. The register has the rest.
     pub(super) policy: Policy,
     /// By which draw the line was dealt last.
-    pub(super) drawn: Drawn,
+    pub(super) drawn: LastDeal,
     /// Slots that an earlier loss presumed to be taken: at which instant they are in the log, and how many.
     pub(super) earlier: (u64, u64),
     /// The leaps of the zone's clock.
@@ -225,7 +225,7 @@ impl Header {
             let blind_until_ms = if counts && unseen_told == 0 { unseen_until } else { 0 };
             Inside { count, ended, most, blind_until_ms, from: next!(), end: next!() }
         };
-        let (mut opens_ms, mut drawn) = (0, Drawn::default());
+        let (mut opens_ms, mut drawn) = (0, LastDeal::default());
         if count >= OPENING_NUMBERS {
             for number in &mut numbers[policy::SECOND_RULES..RULE_FIELDS] {
                 *number = small(next!())?;
@@ -234,7 +234,7 @@ impl Header {
         }
         if count >= DRAW_NUMBERS {
             numbers[RULE_FIELDS] = small(next!())?;
-            drawn = Drawn { draw: small(next!())?, from: next!(), end: next!() };
+            drawn = LastDeal { draw: small(next!())?, from: next!(), end: next!() };
         }
         let (mut leaps, mut earlier) = (Leaps::default(), (0, 0));
         if count == HEADER_NUMBERS {

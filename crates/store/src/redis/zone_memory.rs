@@ -15,7 +15,7 @@ use std::{
 };
 
 use admission::{
-    Departure, Drawn, Entry, PAGE_TICKETS, PAGE_WORDS, Pages, Policy, SlotState, Snapshot, Tally, Verdict,
+    Departure, Entry, LastDeal, PAGE_TICKETS, PAGE_WORDS, Pages, Policy, SlotState, Snapshot, Tally, Verdict,
     Window, Words,
 };
 use bytes::Bytes;
@@ -823,7 +823,7 @@ pub(super) struct Witness {
     /// When the zone opens, by its clock; 0 if it does not wait for that.
     pub(super) opens_ms: u64,
     /// By which draw the line was dealt last.
-    pub(super) drawn: Drawn,
+    pub(super) drawn: LastDeal,
     pub(super) leaps: Leaps,
     pub(super) entries: Vec<(u64, Entry)>,
     pub(super) segments: BTreeMap<u64, WitnessSegment>,

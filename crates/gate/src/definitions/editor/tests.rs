@@ -84,7 +84,7 @@ impl Site {
         name: &str,
         expected: Expected,
         new: Option<Definition>,
-    ) -> Result<Change, DefineError> {
+    ) -> Result<DefinitionChange, DefineError> {
         self.editor().define(author(), &zone(name), expected, new).await
     }
 
@@ -125,11 +125,14 @@ async fn what_is_changed_is_in_force_and_kept_over_a_restart_and_a_reload() {
     let tag = Expected::Tag(holding(60).etag());
     let changed = site.define("A", tag.clone(), Some(saying("Back at noon.\nOr later."))).await;
     let after = saying("Back at noon.\nOr later.");
-    assert_eq!(changed, Ok(Change { before: Some(holding(60)), after: Some(after.clone()) }));
+    assert_eq!(changed, Ok(DefinitionChange { before: Some(holding(60)), after: Some(after.clone()) }));
     assert!(timeout(IN_FORCE_TIMEOUT, site.editor().changed()).await.is_ok(), "a change is notified");
-    assert_eq!(site.define("B", tag, None).await, Ok(Change { before: Some(holding(60)), after: None }));
+    assert_eq!(
+        site.define("B", tag, None).await,
+        Ok(DefinitionChange { before: Some(holding(60)), after: None })
+    );
     let made = site.define("NEW", Expected::Absent, Some(holding(7))).await;
-    assert_eq!(made, Ok(Change { before: None, after: Some(holding(7)) }));
+    assert_eq!(made, Ok(DefinitionChange { before: None, after: Some(holding(7)) }));
     let now = file([("A", after), ("C", holding(60)), ("NEW", holding(7))]);
     assert_eq!(site.zones(), now);
     assert_eq!(site.editor().gate.join("B").await, Err(Refusal::UnknownZone));
@@ -148,7 +151,7 @@ async fn a_change_to_what_is_there_already_is_none() {
     let mut site = Site::new();
     site.start(file([("A", holding(60))])).await;
     let same = site.define("A", Expected::Any, Some(holding(60))).await;
-    assert_eq!(same, Ok(Change { before: Some(holding(60)), after: Some(holding(60)) }));
+    assert_eq!(same, Ok(DefinitionChange { before: Some(holding(60)), after: Some(holding(60)) }));
     assert_eq!(site.reported.load(Relaxed), 0);
     assert_eq!(site.files(), [""; 0], "the file still counts");
     site.editor().reload(file([("A", holding(61))])).await.expect("read again");

@@ -13,7 +13,7 @@ use store::redis::{
         Value,
         inspect::{Inspector, Question, services},
     },
-    servers::Heard,
+    servers::RegisteredServer,
 };
 
 use super::{
@@ -105,7 +105,11 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 
 /// Checks a cell.
 /// Returns the servers that registered with it.
-pub(super) async fn check(cell: &Cell<'_>, inspector: &Inspector, report: &mut Report) -> Vec<Heard> {
+pub(super) async fn check(
+    cell: &Cell<'_>,
+    inspector: &Inspector,
+    report: &mut Report,
+) -> Vec<RegisteredServer> {
     let name = format!("cell {}", cell.cell.health().name);
     let primaries = match inspector.primaries().await {
         Ok(primaries) => primaries,
@@ -151,7 +155,7 @@ pub(super) async fn check(cell: &Cell<'_>, inspector: &Inspector, report: &mut R
 }
 
 /// Whether the servers that run now have the keys of this configuration. Returns these servers.
-async fn check_keys(cell_name: &str, cell: &Cell<'_>, report: &mut Report) -> Vec<Heard> {
+async fn check_keys(cell_name: &str, cell: &Cell<'_>, report: &mut Report) -> Vec<RegisteredServer> {
     const WHY: &str = "a place that one server gives is refused by another one with other keys (401), and its holder goes to the back";
     let ask = async { cell.cell.connected().await.who_is_here().await };
     let heard = match tokio::time::timeout(ANSWERS_WITHIN, ask).await {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use gate::TroubleKind;
-use store::redis::servers::Heard;
+use store::redis::servers::RegisteredServer;
 
 use super::report::Report;
 use crate::{
@@ -17,15 +17,15 @@ use crate::{
 const WHY: &str = "while its store is away, nobody joins or enters this zone at that server";
 
 /// Reports the zones that servers say are away. `heard` is what all cells list.
-pub(super) fn check(heard: Vec<Heard>, report: &mut Report) {
-    let mut newest = BTreeMap::<String, Heard>::new();
+pub(super) fn check(heard: Vec<RegisteredServer>, report: &mut Report) {
+    let mut newest = BTreeMap::<String, RegisteredServer>::new();
     for server in heard {
         let of_server = newest.entry(server.id.clone()).or_insert_with(|| server.clone());
         if server.ago < of_server.ago {
             *of_server = server;
         }
     }
-    let newest: Vec<Heard> = newest.into_values().collect();
+    let newest: Vec<RegisteredServer> = newest.into_values().collect();
     let away = away(&newest);
     if away.is_empty() && !newest.is_empty() {
         report.ok("servers", format!("{} servers run, and none says that a zone is away", newest.len()), WHY);

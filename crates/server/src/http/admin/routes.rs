@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
-use check::{Outcome, Route, question::Question, written};
+use check::{Route, RouteAction, question::Question, written};
 use gate::definitions::{DefineError, ROUTES_MAX_LEN};
 use hyper::HeaderMap;
 use serde::Serialize;
@@ -27,7 +27,7 @@ use crate::{
     http::{
         body::Whole,
         problem::{BAD_ROUTE, CHANGED_MEANWHILE, NO_CELL, Problem},
-        routes_in_force::{self, Counted, Source},
+        routes_in_force::{self, CheckResult, Source},
     },
     past_events::Act,
 };
@@ -191,16 +191,16 @@ pub(super) async fn list(State(state): State<AdminState>, NoQuery: NoQuery) -> J
     let tag = tag(state.editor.routes().as_deref());
     let now = state.routes.load();
     let served = |(index, route): (usize, &Route)| {
-        let count = |said: Counted| now.counts(index)[said as usize].get();
+        let count = |said: CheckResult| now.counts(index)[said as usize].get();
         ServedRouteShape {
             source: now.source(index).to_string(),
             checks: Checks {
-                through: count(Counted::Through),
-                visit: count(Counted::Visit),
-                entered: count(Counted::Entered),
-                waits: count(Counted::Waits),
-                denied: count(Counted::Denied),
-                refused: count(Counted::Refused),
+                through: count(CheckResult::Through),
+                visit: count(CheckResult::Visit),
+                entered: count(CheckResult::Entered),
+                waits: count(CheckResult::Waits),
+                denied: count(CheckResult::Denied),
+                refused: count(CheckResult::Refused),
             },
             route: written::shown(route),
         }
@@ -259,9 +259,9 @@ pub(super) async fn explain(
     let decides = explained.index.map(|index| {
         let route = &now.routes.all()[index];
         let outcome = match route.outcome {
-            Outcome::Zone(_) => "zone",
-            Outcome::Bypass => "bypass",
-            Outcome::Deny => "deny",
+            RouteAction::Zone(_) => "zone",
+            RouteAction::Bypass => "bypass",
+            RouteAction::Deny => "deny",
         };
         Decides {
             name: route.name.clone(),
@@ -319,7 +319,7 @@ impl AdminState {
             }
             let route = written::read(fields, index + 1);
             let route: Route = route.map_err(|fault| bad(index, &fault.field, &fault.what))?;
-            if let Outcome::Zone(gated) = &route.outcome
+            if let RouteAction::Zone(gated) = &route.outcome
                 && self.editor.get(gated.zone.as_str()).is_none()
             {
                 let what = format!("there is no zone `{}`; create it first, or correct it", gated.zone);

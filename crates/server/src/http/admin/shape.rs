@@ -329,7 +329,7 @@ struct PastMinuteShape {
     /// The waits of those who entered, as far as the servers know them; null if they know of nobody.
     #[schema(required)]
     waits_s: Option<MinuteWaitsShape>,
-    /// The waits that these people were told when they joined; null if nobody was told one.
+    /// The waits that these people were told first; null if nobody was told one.
     #[schema(required)]
     told_s: Option<MinuteToldShape>,
     /// How many pieces of each tier were left at the end of the minute; null where nobody knew. Without tiers, there is nothing.
@@ -413,7 +413,7 @@ struct WaitsShape {
     p99: Option<f64>,
 }
 
-/// Their waits divided by the waits that they were told when they joined.
+/// Their waits divided by the waits that they were told first.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Ratio)]
 struct RatioShape {
@@ -426,7 +426,7 @@ struct RatioShape {
     p90: Option<f64>,
 }
 
-/// The waits that people were told when they joined, against the waits that they had. Of those whom this server admitted in the
+/// The waits that people were told first, against the waits that they had. Of those whom this server admitted in the
 /// last hour, and who had waited.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ToldWaits)]

@@ -278,7 +278,7 @@ mod tests {
             Entered { zone, waited_ms: 1, told_s: 2, told_low_s: 1, told_high_s: 3, at_ms: 3 }.into(),
             Evicted { zone, count: 1, at_ms: 2 }.into(),
             Refused { zone, why: RefusalReason::Gone, count: 1 }.into(),
-            Limited { zone, call: LimitedCall::Wait, count: 2, retry_after_s: 3 }.into(),
+            Limited { zone, call: LimitedCall::Join, count: 2, retry_after_s: 3 }.into(),
             Tallied {
                 zone,
                 admit_per_minute: 1,

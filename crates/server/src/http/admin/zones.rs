@@ -7,7 +7,7 @@ use admission::{Definition, Departure, Leaver as LeavingVisitor, Proof, ZoneId};
 use axum::extract::{RawQuery, State};
 use gate::{
     OperatorView, Refusal,
-    definitions::{Change, DefineError},
+    definitions::{DefineError, DefinitionChange},
 };
 use hyper::StatusCode;
 use store::Expected;
@@ -87,7 +87,12 @@ pub(super) async fn create(
     if dry_run {
         return match state.editor.get(zone.as_str()) {
             Some(now) => Err(state.problem(&zone, DefineError::Exists(now))),
-            None => Ok(state.change_reply(&zone, &Change { before: None, after: Some(new) }, None, true)),
+            None => Ok(state.change_reply(
+                &zone,
+                &DefinitionChange { before: None, after: Some(new) },
+                None,
+                true,
+            )),
         };
     }
     let change = state.define(operator, &zone, Expected::Absent, Some(new)).await;
@@ -341,7 +346,7 @@ async fn set(
         let before = state.gate.operator_view(zone.as_str());
         state.editor.check(&zone, after.as_ref()).map_err(|error| state.problem(&zone, error))?;
         if dry_run {
-            let change = Change { before: Some(now), after };
+            let change = DefinitionChange { before: Some(now), after };
             return Ok(state.change_reply(&zone, &change, before.as_ref(), true));
         }
         // The new definition was computed from this one, so it may replace only this one, even if `If-Match` allows others.
@@ -386,7 +391,7 @@ impl AdminState {
         zone: &ZoneId,
         expected: Expected,
         new: Option<Definition>,
-    ) -> Result<Change, DefineError> {
+    ) -> Result<DefinitionChange, DefineError> {
         let (state, zone) = (self.clone(), zone.clone());
         to_the_end(async move {
             let define = state.editor.define(author, &zone, expected, new);
@@ -399,7 +404,7 @@ impl AdminState {
     fn change_reply(
         &self,
         zone: &ZoneId,
-        change: &Change,
+        change: &DefinitionChange,
         before: Option<&OperatorView>,
         dry_run: bool,
     ) -> Json<ChangeShape> {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `asked` | the request of a visitor, as a proxy describes it |
 //! | `envoy` | the same over gRPC, and the reply |
-//! | `cookie` | the cookies that replies give out |
+//! | `set_cookie` | the cookies that replies give out |
 //! | `newcomer` | whether a request may take a new place |
 //! | `page` | what a visitor sees who may not go on |
 //!
@@ -15,10 +15,10 @@
 //! never leads to another address than the one that was asked for.
 
 mod asked;
-mod cookie;
 pub mod envoy;
 mod newcomer;
 mod page;
+mod set_cookie;
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
@@ -50,7 +50,7 @@ use crate::{
             ADMITTED, DENIED, LEFT, MISDIRECTED, NO_PLACE, NOT_FOUND, NOTHING_TO_LEAVE, ODD_TARGET,
             OTHER_ADDRESS, Problem, STORE_AWAY, UNTRUSTED_PROXY, WAITING,
         },
-        routes_in_force::{Counted, InForce},
+        routes_in_force::{CheckResult, InForce},
         wait::language::Language,
     },
 };
@@ -161,20 +161,20 @@ async fn decide(
             let given = tokens.given.filter(|given| in_force.routes.all()[index].takes_token(&given.name));
             let cookie = given.map(|given| {
                 let name = token::cookie_name(asked.is_secure);
-                cookie::of_token(name, &given.text, given.left_s, asked.is_secure)
+                set_cookie::of_token(name, &given.text, given.left_s, asked.is_secure)
             });
             use_visits(state, in_force, asked, headers);
-            (index, (Counted::Through, asked.through(cookie)))
+            (index, (CheckResult::Through, asked.through(cookie)))
         }
         Decision::Denied { index } => {
-            (index, (Counted::Denied, asked.finish(Problem::from(DENIED).into_reply())))
+            (index, (CheckResult::Denied, asked.finish(Problem::from(DENIED).into_reply())))
         }
         Decision::Gated { index, gated, further } => {
             let call = |gated| Call { state, in_force, asked, headers, client, gated, context };
             let (mut index, mut answer) = (index, call(gated).answer().await);
             // The further zones are asked as long as all before are open. The cookies of those go along with the reply.
             for (next, gated) in further {
-                if !matches!(answer.0, Counted::Visit | Counted::Entered) {
+                if !matches!(answer.0, CheckResult::Visit | CheckResult::Entered) {
                     break;
                 }
                 let before = std::mem::replace(&mut answer, call(gated).answer().await).1;
@@ -245,7 +245,7 @@ async fn leave(
         }
         // What the zone never gave out is removed, too.
         if is_free || !is_stuck && held(headers, name).next().is_some() {
-            removed.push(cookie::none(name, asked.is_secure));
+            removed.push(set_cookie::none(name, asked.is_secure));
         }
     }
     let problem = match trouble {
@@ -394,7 +394,7 @@ impl<'a> Places<'a> {
 }
 
 impl Call<'_> {
-    async fn answer(&self) -> (Counted, Response<Full<bytes::Bytes>>) {
+    async fn answer(&self) -> (CheckResult, Response<Full<bytes::Bytes>>) {
         let (zone, now_s) = (&self.gated.zone, clock::unix_ms() / 1_000);
         let name = self.gated.cookie.get(self.asked.is_secure);
         let mut places = Places::default();
@@ -419,7 +419,7 @@ impl Call<'_> {
                 let is_first = self.headers.get(POLL).is_some_and(|page| page.as_bytes() == FIRST);
                 let renewed = state == VisitState::Renew || is_first || self.headers.contains_key(GIVEN);
                 let cookie = renewed.then(|| self.visit_cookie(name, visit.seen_at(now_s), now_s));
-                return (Counted::Visit, self.let_in(cookie));
+                return (CheckResult::Visit, self.let_in(cookie));
             }
         }
         let mut limit = None;
@@ -442,17 +442,17 @@ impl Call<'_> {
                     let why = Why::Waiting { status, is_drawn: false };
                     let mut response = self.blocked(why, WAITING.into());
                     response.headers_mut().insert(SET_COOKIE, cookie);
-                    return (Counted::Entered, response);
+                    return (CheckResult::Entered, response);
                 }
-                (Counted::Entered, self.let_in(Some(cookie)))
+                (CheckResult::Entered, self.let_in(Some(cookie)))
             }
             Ok(ZoneAnswer::Waits { why, token }) => {
                 let mut response = self.blocked(why, WAITING.into());
-                let cookie = cookie::of_place(name, &token, self.asked.is_secure);
+                let cookie = set_cookie::of_place(name, &token, self.asked.is_secure);
                 response.headers_mut().insert(SET_COOKIE, cookie);
-                (Counted::Waits, response)
+                (CheckResult::Waits, response)
             }
-            Err(problem) => (Counted::Refused, self.blocked(Why::Refused(&problem), problem.clone())),
+            Err(problem) => (CheckResult::Refused, self.blocked(Why::Refused(&problem), problem.clone())),
         };
         if let Some(limit) = limit {
             write_limit(&limit, response.headers_mut());
@@ -593,7 +593,7 @@ impl Call<'_> {
         let zone: &ZoneId = &self.gated.zone;
         let ends_s = visit.began_s.saturating_add(self.policy().visit_ttl_s.into());
         let sealed = self.state.gate.seal_visit(zone, &visit);
-        cookie::of_visit(name, &sealed, ends_s.saturating_sub(now_s), self.asked.is_secure)
+        set_cookie::of_visit(name, &sealed, ends_s.saturating_sub(now_s), self.asked.is_secure)
     }
 
     fn policy(&self) -> Policy {

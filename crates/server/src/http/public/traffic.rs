@@ -1,4 +1,4 @@
-//! The two calls that apps poll: `wait` and `entry`.
+//! The calls of people in line: `wait`, `entry` and `leave`.
 
 use std::sync::Arc;
 
@@ -22,6 +22,9 @@ use crate::{
     },
     metrics::Route,
 };
+
+// The list of endpoints has `wait` and `entry`, for the document and for other methods: `Public::serve` answers their POST by `answer`, before
+// the router.
 
 /// Takes a place in a zone's line, or resumes the token's.
 #[utoipa::path(

@@ -35,21 +35,21 @@ pub(super) struct Follower {
     told_at: Instant,
     /// When anything was sent.
     sent_at: Instant,
-    _counted: Counted,
+    _open: OpenStreamGuard,
     _share: Share,
 }
 
 /// Counts one stream in the gauge.
-struct Counted(Gauge);
+struct OpenStreamGuard(Gauge);
 
-impl Counted {
+impl OpenStreamGuard {
     fn new(gauge: &Gauge) -> Self {
         gauge.increment(1.0);
         Self(gauge.clone())
     }
 }
 
-impl Drop for Counted {
+impl Drop for OpenStreamGuard {
     fn drop(&mut self) {
         self.0.decrement(1.0);
     }
@@ -58,7 +58,7 @@ impl Drop for Counted {
 impl Follower {
     /// A stream that was just opened, and what it gets first. `open` is the gauge of open streams.
     pub(super) fn new(outlet: Outlet, first: &(Reply, Ticket), open: &Gauge, share: Share) -> Self {
-        let (now, counted) = (Instant::now(), Counted::new(open));
+        let (now, guard) = (Instant::now(), OpenStreamGuard::new(open));
         let (Reply::Waiting { token, .. } | Reply::Entered { token, .. }) = first.0;
         Self {
             outlet,
@@ -68,7 +68,7 @@ impl Follower {
             stock: StockTold::default(),
             told_at: now,
             sent_at: now,
-            _counted: counted,
+            _open: guard,
             _share: share,
         }
     }
