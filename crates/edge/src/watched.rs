@@ -4,7 +4,10 @@
 //! requests: the runtime's own notes about the socket and about the task are touched twice, and with thousands of connections
 //! they are in no cache. So one task watches many sockets, by an epoll of its own, which the runtime in turn watches.
 //!
-//! Invariant: a connection is in one of these sets, or has a task; never both. Whoever takes it out of the set decides.
+//! A connection whose reply is not ready at once is *lent* to a task: the set still knows the socket, so that it need not be registered
+//! anew for the next request, and only notes that something came meanwhile.
+//!
+//! Invariant: one at a time reads a connection: the set, or the task that it is lent to, or the task that took it out of the set.
 
 use std::{
     io,
@@ -25,7 +28,21 @@ const TURN: usize = 64;
 /// A set of connections.
 pub(crate) struct Watched {
     registry: Registry,
-    connections: Mutex<Slab<Arc<Connection>>>,
+    members: Mutex<Slab<Member>>,
+}
+
+struct Member {
+    connection: Arc<Connection>,
+    is_lent: bool,
+    /// Something that nobody has read came before it was lent or meanwhile. No event tells of it again.
+    has_news: bool,
+}
+
+/// A connection that a task has for one request. If it is dropped, the set forgets the connection.
+pub(crate) struct Loan {
+    set: Arc<Watched>,
+    key: usize,
+    is_returned: bool,
 }
 
 /// A connection of the set that has something to read.
@@ -54,34 +71,74 @@ impl Watched {
         let registered =
             unsafe { AsyncFd::register_with_interest(poll.as_raw_fd(), tokio::io::Interest::READABLE)? };
         let watch = Watch { registered, poll, events: Events::with_capacity(TURN) };
-        Ok((Arc::new(Self { registry, connections: Mutex::default() }), watch))
+        Ok((Arc::new(Self { registry, members: Mutex::default() }), watch))
     }
 
     /// Watches a connection. What it has sent already counts as new.
     pub(crate) fn add(&self, connection: Arc<Connection>) -> io::Result<()> {
         let socket = connection.stream.as_raw_fd();
-        let mut connections = self.connections();
-        let entry = connections.vacant_entry();
+        let mut members = self.members();
+        let entry = members.vacant_entry();
         self.registry.register(&mut SourceFd(&socket), Token(entry.key()), Interest::READABLE)?;
-        entry.insert(connection);
+        entry.insert(Member { connection, is_lent: false, has_news: false });
         Ok(())
     }
 
-    /// A connection that is in the set.
+    /// A connection that is in the set, and not lent.
     pub(crate) fn get(&self, ready: Ready) -> Option<Arc<Connection>> {
-        self.connections().get(ready.key).cloned()
+        let mut members = self.members();
+        let member = members.get_mut(ready.key)?;
+        member.has_news |= member.is_lent;
+        (!member.is_lent).then(|| Arc::clone(&member.connection))
     }
 
     /// Takes a connection out of the set.
     pub(crate) fn remove(&self, ready: Ready) {
-        let connection = self.connections().try_remove(ready.key);
-        if let Some(connection) = connection {
+        self.forget(ready.key);
+    }
+
+    /// Lends a connection to a task. `is_all`: it has sent nothing that was not read.
+    pub(crate) fn lend(self: &Arc<Self>, ready: Ready, is_all: bool) -> Loan {
+        if let Some(member) = self.members().get_mut(ready.key) {
+            (member.is_lent, member.has_news) = (true, !is_all || ready.is_closed);
+        }
+        Loan { set: Arc::clone(self), key: ready.key, is_returned: false }
+    }
+
+    fn forget(&self, key: usize) {
+        let member = self.members().try_remove(key);
+        if let Some(Member { connection, .. }) = member {
             let _ = self.registry.deregister(&mut SourceFd(&connection.stream.as_raw_fd()));
         }
     }
 
-    fn connections(&self) -> MutexGuard<'_, Slab<Arc<Connection>>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    fn members(&self) -> MutexGuard<'_, Slab<Member>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Loan {
+    /// Gives the connection back to the set.
+    pub(crate) fn give_back(mut self) -> io::Result<()> {
+        let mut members = self.set.members();
+        if let Some(member) = members.get_mut(self.key) {
+            if member.has_news {
+                let socket = member.connection.stream.as_raw_fd();
+                // What is there counts as new then.
+                self.set.registry.reregister(&mut SourceFd(&socket), Token(self.key), Interest::READABLE)?;
+            }
+            (member.is_lent, member.has_news) = (false, false);
+        }
+        self.is_returned = true;
+        Ok(())
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if !self.is_returned {
+            self.set.forget(self.key);
+        }
     }
 }
 

@@ -62,8 +62,8 @@ impl Observer for Heard {
     }
 }
 
-/// `/go-on` ends one `/waits`.
-static GO_ON: Notify = Notify::const_new();
+/// `/go-on?N` ends one `/waits?N` or `/waits-and-panics?N`. Each test has a number of its own: they run side by side.
+static GO_ON: [Notify; 3] = [const { Notify::const_new() }; 3];
 
 /// Replies with the path, the peer's port and the body. The client is known after `/known` and `/held-stream`. `/stream` takes
 /// the connection over, and `/held-stream` keeps it until the client closes.
@@ -87,9 +87,14 @@ async fn answer(request: Request<Received>, peer: SocketAddr) -> Result<Response
         return Ok(response);
     }
     assert_ne!(path, "/panic", "this is what the test asks for");
+    let go_on = || &GO_ON[request.uri().query().and_then(|test| test.parse::<usize>().ok()).expect("a test")];
     match path.as_str() {
-        "/waits" => GO_ON.notified().await,
-        "/go-on" => GO_ON.notify_one(),
+        "/waits" => go_on().notified().await,
+        "/waits-and-panics" => {
+            go_on().notified().await;
+            panic!("this is what the test asks for");
+        }
+        "/go-on" => go_on().notify_one(),
         _ => {}
     }
     let body = request.into_body().collect().await.expect("a body").to_bytes();
@@ -268,7 +273,8 @@ fn is_served(client: &mut TcpStream, path: &str) -> bool {
     let sent = client.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
     let mut reply = [0; 256];
     let read = sent.and_then(|()| client.read(&mut reply));
-    read.is_ok_and(|n| String::from_utf8_lossy(&reply[..n]).contains(path))
+    let served = path.split('?').next().unwrap_or(path);
+    read.is_ok_and(|n| String::from_utf8_lossy(&reply[..n]).contains(served))
 }
 
 #[tokio::test]
@@ -394,7 +400,7 @@ async fn a_request_that_waits_delays_no_other_connection() {
     with_limits(MANY, |server| {
         let (mut waiting, mut other) = (connect(server), connect(server));
         for round in 0..3 {
-            waiting.write_all(&get("/waits")).expect("sent");
+            waiting.write_all(&get("/waits?0")).expect("sent");
             for _ in 0..5 {
                 assert!(is_served(&mut other, "/at-once"));
             }
@@ -402,7 +408,7 @@ async fn a_request_that_waits_delays_no_other_connection() {
                 // This arrives while the reply to the one before is not ready.
                 waiting.write_all(&get("/behind")).expect("sent");
             }
-            assert!(is_served(&mut other, "/go-on"));
+            assert!(is_served(&mut other, "/go-on?0"));
             let replies: &[&str] = if round > 0 { &["/waits ", "/behind "] } else { &["/waits "] };
             read_replies(&mut waiting, replies);
             assert!(is_served(&mut waiting, "/again"), "the connection goes on");
@@ -417,6 +423,14 @@ async fn a_panic_of_the_service_ends_one_connection() {
         let mut other = connect(server);
         assert!(is_served(&mut other, "/before"));
         assert_eq!(exchange(server, &get("/panic")), "");
+        assert!(is_served(&mut other, "/after"));
+        // After the reply was not ready at once.
+        let mut late = connect(server);
+        late.write_all(&get("/waits-and-panics?1")).expect("sent");
+        assert!(is_served(&mut other, "/go-on?1"));
+        let mut reply = String::new();
+        late.read_to_string(&mut reply).expect("the server closes");
+        assert_eq!(reply, "");
         assert!(is_served(&mut other, "/after"));
     })
     .await;
@@ -439,6 +453,42 @@ async fn many_connections_that_send_at_once_are_all_served() {
             for client in &mut clients {
                 read_replies(client, &[&format!("{path} ")]);
             }
+        }
+    })
+    .await;
+}
+
+/// The same for a request whose reply is not ready at once: what came with it, and what comes meanwhile.
+#[tokio::test]
+async fn what_arrives_while_a_reply_is_not_ready_is_seen() {
+    with_limits(MANY, |server| {
+        let mut other = connect(server);
+        let mut goes_on = || assert!(is_served(&mut other, "/go-on?2"));
+        // The end of the connection, before the reply is ready, and after the server has seen the request.
+        for is_together in [true, false] {
+            let mut client = connect(server);
+            client.write_all(&get("/waits?2")).expect("sent");
+            if !is_together {
+                assert!(is_served(&mut connect(server), "/meanwhile"));
+            }
+            client.shutdown(Shutdown::Write).expect("half closed");
+            goes_on();
+            let mut reply = String::new();
+            client.read_to_string(&mut reply).expect("text");
+            assert!(reply.contains("/waits "), "{reply}");
+        }
+        // Another request, behind one that fills the server's buffer, for each size of the buffer that may be.
+        for len in [1_024, 2_048, 4_096] {
+            let mut client = connect(server);
+            let head =
+                |body| format!("POST /waits?2 HTTP/1.1\r\nHost: x\r\nContent-Length: {body:04}\r\n\r\n");
+            let body = len - head(0).len();
+            client
+                .write_all(&[head(body).as_bytes(), "b".repeat(body).as_bytes(), &get("/behind")].concat())
+                .expect("sent");
+            goes_on();
+            read_replies(&mut client, &["/waits ", "/behind "]);
+            assert!(is_served(&mut client, "/again"));
         }
     })
     .await;

@@ -36,7 +36,7 @@ use crate::{
     outlet::{Outlet, Socket, Takeover},
     read::READ_LEN,
     received::Received,
-    watched::{Watch, Watched},
+    watched::{Loan, Watch, Watched},
     well_formed::{Malformed, call, check, close_if_last, refusal},
 };
 
@@ -100,14 +100,15 @@ where
                         let answer = Arc::clone(&self).answer(Arc::clone(&connection), request);
                         match answers.poll(answer) {
                             Polled::Ready(After::Idle) if is_all && !ready.is_closed => {}
-                            polled => {
+                            Polled::Ready(after) => {
                                 set.remove(ready);
-                                tokio::spawn(Arc::clone(&self).complete(
-                                    Arc::clone(&set),
-                                    connection,
-                                    polled,
-                                ));
+                                tokio::spawn(Arc::clone(&self).go_on(connection, after));
                             }
+                            Polled::Pending(answer) => {
+                                let loan = set.lend(ready, is_all);
+                                tokio::spawn(Arc::clone(&self).complete(loan, connection, answer));
+                            }
+                            Polled::Panicked => set.remove(ready),
                         }
                     }
                 }
@@ -135,27 +136,29 @@ where
         }
     }
 
-    /// Goes on with a connection that has left its set during a request. It goes back when it waits for another request, and
-    /// nothing has made the runtime watch its socket.
+    /// Completes a request of a connection that its set has lent. The connection goes back when it waits for another request, and nothing
+    /// has made the runtime watch its socket.
     async fn complete<F: Future<Output = After>>(
         self: Arc<Self>,
-        set: Arc<Watched>,
+        loan: Loan,
         connection: Arc<Connection>,
-        answer: Polled<F>,
+        answer: Pin<Box<F>>,
     ) {
-        let (after, is_waiting) = match answer {
-            // No event tells what had arrived before the last one.
-            Polled::Ready(after) => (after, true),
-            Polled::Pending(answer) => (answer.await, false),
-            Polled::Panicked => return,
-        };
-        if !self.goes_on(&connection, after).await {
+        let after = answer.await;
+        if matches!(after, After::Idle) && !connection.stream.is_registered() {
+            if let Err(e) = loan.give_back() {
+                tracing::warn!(error = %e, "a connection is closed, because the system cannot watch it");
+            }
             return;
         }
-        if is_waiting || connection.stream.is_registered() {
+        drop(loan);
+        self.go_on(connection, after).await;
+    }
+
+    /// Goes on with a connection that has left its set after a request.
+    async fn go_on(self: Arc<Self>, connection: Arc<Connection>, after: After) {
+        if self.goes_on(&connection, after).await {
             Box::pin(self.run(connection, None)).await;
-        } else {
-            self.watch(&set, connection);
         }
     }
 
