@@ -131,5 +131,6 @@ async fn ask_limits<L: Line>(
     client: IpAddr,
 ) -> Option<LimitAnswer> {
     let of_zone = room.limits_of(call)?;
-    limits.ask(room.zone.as_str(), &of_zone, call, client).await
+    // Boxed: otherwise every call would reserve the space for it, and move it.
+    Box::pin(limits.ask(room.zone.as_str(), &of_zone, call, client)).await
 }

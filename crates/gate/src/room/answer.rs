@@ -45,6 +45,13 @@ impl<L: Line> Room<L> {
         if self.is_known_gone(&ticket) {
             return Err(Refusal::Gone);
         }
+        // Boxed: otherwise every poll would reserve the space for it, and move it.
+        Box::pin(self.poll_store(given, ticket, trips)).await
+    }
+
+    /// The answer to a poll that only the store can give. `given` is the holder's ticket, and `ticket` the same one with the number that it
+    /// has since the draw.
+    async fn poll_store(&self, given: Ticket, ticket: Ticket, trips: &mut Trips) -> Result<Reply, Refusal> {
         let generation = self.gone_generation();
         let mut decided = self.ask_to_enter(ticket, trips).await;
         // The call waits for an appointment this near, so the slot is used when it becomes free, and not one network

@@ -127,8 +127,8 @@ where
             let mut watch = context.watch("join", &ask.zone);
             let limit = watch.limits(newcomer.ask_limits(&state.limits, client)).await;
             requests.obey(context.show_limit(limit))?;
-            newcomer
-                .join(ask.key, &mut watch.trips)
+            // Boxed: otherwise every poll would reserve the space for it, and move it.
+            Box::pin(newcomer.join(ask.key, &mut watch.trips))
                 .await
                 .map_err(|refusal| state.no_place(&ask.zone, refusal))?
         }
