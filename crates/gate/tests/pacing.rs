@@ -17,7 +17,7 @@ const STEP_MS: u64 = 50;
 const UPDATE_MS: u64 = 250;
 
 /// What the policy wishes for, and the longest period.
-const WISH: Wish = Wish { period_ms: 3_000, allowed_ms: 20_000, longest_ms: 20_000 };
+const WISH: Wish = Wish { earliest_ms: 3_000, period_ms: 3_000, allowed_ms: 20_000, longest_ms: 20_000 };
 
 /// The share of its processors that a server uses at most, as documented.
 const SHARE: f64 = 0.7;

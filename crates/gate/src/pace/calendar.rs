@@ -1,6 +1,7 @@
 //! How many polls are expected in each quarter of a second to come.
 //!
-//! Invariant: a slot before the longest allowed period gets a poll that could come earlier only if all slots between are full.
+//! Invariants: a slot before the longest allowed period gets a poll that could come earlier only if all slots between are full. A poll
+//! comes before the wished period only if the slot there is full, and only as far as the wish allows.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -17,6 +18,8 @@ const NO_LIMIT: u32 = u32::MAX;
 /// When a holder should ask again, in milliseconds from now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
+    /// The shortest period that may be told.
+    pub earliest_ms: u32,
     /// The period if there is room then.
     pub period_ms: u32,
     /// The longest period that may be told now.
@@ -29,10 +32,21 @@ impl Wish {
     /// A poll that comes at this instant, even if there is no room.
     #[must_use]
     pub fn exactly(period_ms: u32) -> Self {
-        Self { period_ms, allowed_ms: period_ms, longest_ms: period_ms }
+        Self { earliest_ms: period_ms, ..Self::at_most(period_ms) }
     }
 
-    /// Whether no other instant is allowed.
+    /// A poll that comes after this time, or up to a quarter of it sooner if there is no room.
+    #[must_use]
+    pub fn at_most(period_ms: u32) -> Self {
+        Self {
+            earliest_ms: period_ms - period_ms / 4,
+            period_ms,
+            allowed_ms: period_ms,
+            longest_ms: period_ms,
+        }
+    }
+
+    /// Whether no later instant is allowed.
     pub(super) fn is_fixed(&self) -> bool {
         self.longest_ms <= self.period_ms
     }
@@ -80,29 +94,40 @@ impl Calendar {
     /// Books a poll that is asked for at `now_ms`.
     pub(super) fn book(&self, now_ms: u64, wish: Wish, scatter: u32) -> Booked {
         let room = self.room.load(Relaxed);
-        let Wish { period_ms, allowed_ms, longest_ms } = wish;
+        let Wish { earliest_ms, period_ms, allowed_ms, longest_ms } = wish;
         let (first, last) =
             ((now_ms + u64::from(period_ms)) / SLOT_MS, (now_ms + u64::from(allowed_ms)) / SLOT_MS);
         let as_wished = Booked { in_ms: period_ms, is_stretched: false, is_full: false };
+        let part = |of: u64| (of * u64::from(scatter)) >> 32;
         if wish.is_fixed() {
-            at(&self.fixed, first).fetch_add(1, Relaxed);
-            return as_wished;
+            let expected = |slot: u64| at(&self.fixed, slot).load(Relaxed);
+            let soonest = (now_ms + u64::from(earliest_ms)).div_ceil(SLOT_MS);
+            let slot = match expected(first) < room {
+                true => first,
+                // A crowd that came at once, and may not come later, at least does not come back at once.
+                false => emptiest(&self.fixed, soonest, first),
+            };
+            at(&self.fixed, slot).fetch_add(1, Relaxed);
+            if slot == first {
+                return as_wished;
+            }
+            let in_ms = u32::try_from(slot * SLOT_MS + part(SLOT_MS) - now_ms).unwrap_or(period_ms);
+            return Booked { in_ms, ..as_wished };
         }
         let is_free = |slot: &u64| at(&self.free, *slot).load(Relaxed) < room;
         if is_free(&first) {
             at(&self.free, first).fetch_add(1, Relaxed);
             return as_wished;
         }
-        let part = |of: u64| (of * u64::from(scatter)) >> 32;
         let free = (first + 1..=last).find(is_free);
-        let at_ms = match free {
-            Some(slot) => slot * SLOT_MS + part(SLOT_MS),
-            // There are more people than polls, even with the longest period. They are spread over its last quarter.
-            None => now_ms + u64::from(allowed_ms) - part(u64::from(allowed_ms) / 4),
-        };
-        at(&self.free, at_ms / SLOT_MS).fetch_add(1, Relaxed);
+        // There are more people than polls, even with the longest period: the slots of its last quarter are filled evenly. The last one is
+        // nearly always the emptiest, so people are told nearly the longest period.
+        let soonest = (now_ms + u64::from(allowed_ms - allowed_ms / 4)).div_ceil(SLOT_MS);
+        let slot = free.unwrap_or_else(|| emptiest(&self.free, soonest.max(first), last));
+        at(&self.free, slot).fetch_add(1, Relaxed);
         let in_ms =
-            u32::try_from(at_ms - now_ms).unwrap_or(u32::MAX).clamp(period_ms, allowed_ms.max(period_ms));
+            u32::try_from((slot * SLOT_MS + part(SLOT_MS)).saturating_sub(now_ms)).unwrap_or(u32::MAX);
+        let in_ms = in_ms.clamp(period_ms, allowed_ms.max(period_ms));
         Booked { in_ms, is_stretched: true, is_full: free.is_none() && allowed_ms < longest_ms }
     }
 
@@ -118,6 +143,11 @@ impl Calendar {
     }
 }
 
+/// The slot from `first` to `last` in which the fewest polls are expected; the last one of several.
+fn emptiest(slots: &[AtomicU32], first: u64, last: u64) -> u64 {
+    (first..=last).rev().min_by_key(|slot| at(slots, *slot).load(Relaxed)).unwrap_or(last)
+}
+
 fn at(slots: &[AtomicU32], number: u64) -> &AtomicU32 {
     &slots[usize::try_from(number % SLOTS).unwrap_or(0)]
 }
@@ -126,7 +156,7 @@ fn at(slots: &[AtomicU32], number: u64) -> &AtomicU32 {
 mod tests {
     use super::*;
 
-    const WISH: Wish = Wish { period_ms: 3_000, allowed_ms: 20_000, longest_ms: 20_000 };
+    const WISH: Wish = Wish { earliest_ms: 3_000, period_ms: 3_000, allowed_ms: 20_000, longest_ms: 20_000 };
 
     #[test]
     fn a_crowd_that_comes_at_once_is_spread_evenly() {
@@ -169,6 +199,22 @@ mod tests {
         let not_yet = calendar.book(0, Wish { allowed_ms: 3_000, ..WISH }, 0);
         assert_eq!((not_yet.in_ms, not_yet.is_full), (3_000, true), "the line has to know first");
         assert_eq!(calendar.pass(4_000), 13);
+    }
+
+    #[test]
+    fn a_crowd_that_may_not_come_later_is_spread_over_the_quarter_before() {
+        let calendar = Calendar::new();
+        calendar.set_room(400.0);
+        let mut counts = [0; 13];
+        for i in 0..1_000_u32 {
+            let told_ms = calendar.book(0, Wish::at_most(3_000), i.wrapping_mul(0x9E37_79B9)).in_ms;
+            assert!((2_250..=3_000).contains(&told_ms), "{told_ms}");
+            counts[usize::try_from(u64::from(told_ms) / SLOT_MS).expect("small")] += 1;
+        }
+        assert_eq!(counts[9..], [250; 4]);
+        calendar.set_room(4_000_000.0);
+        assert_eq!(calendar.book(0, Wish::at_most(3_000), 1).in_ms, 3_000, "there is room");
+        assert_eq!(calendar.book(0, Wish::exactly(3_000), 1).in_ms, 3_000);
     }
 
     #[test]

@@ -96,12 +96,12 @@ fn next_poll(position: &Position, view: &View, seq: u64, scatter: u32) -> Wish {
     let near_ms = view.policy.near_period_ms();
     let period_ms = view.period_ms(seq).min(position.poll_in_ms);
     if view.is_near(seq) {
-        return Wish::exactly(period_ms);
+        return Wish::at_most(period_ms);
     }
     let spread_ms = u64::from(period_ms) - ((u64::from(period_ms / 4) * u64::from(scatter)) >> 32);
     let period_ms = u32::try_from(spread_ms).unwrap_or(u32::MAX).max(near_ms.min(period_ms));
     let longest_ms = view.policy.period_limit_ms();
-    Wish { period_ms, allowed_ms: view.longest_period_ms.min(longest_ms), longest_ms }
+    Wish { earliest_ms: period_ms, period_ms, allowed_ms: view.longest_period_ms.min(longest_ms), longest_ms }
 }
 
 #[cfg(feature = "sabotage")]
@@ -145,12 +145,12 @@ mod tests {
         assert_eq!(wish(&long, 50, Some(7_000), 2_500), Wish::exactly(2_500), "an appointment stands");
         assert_eq!(
             wish(&long, 499, None, 20_000),
-            Wish::exactly(3_000),
+            Wish::at_most(3_000),
             "the view knows that the front is near"
         );
         let busy = view(3_000, 8_000);
-        assert_eq!(wish(&busy, 499, None, 3_000), Wish::exactly(3_000));
-        let stretched = Wish { period_ms: 3_000, allowed_ms: 8_000, longest_ms: 20_000 };
+        assert_eq!(wish(&busy, 499, None, 3_000), Wish::at_most(3_000));
+        let stretched = Wish { earliest_ms: 3_000, period_ms: 3_000, allowed_ms: 8_000, longest_ms: 20_000 };
         assert_eq!(wish(&busy, 500, None, 3_000), stretched, "as long as the line knows of");
         assert_eq!(wish(&view(1_000, 1_000), 500, None, 1_000).period_ms, 1_000, "short ones stay");
         let mut tenths = [0_u32; 10];
