@@ -366,6 +366,8 @@ const MANY: Limits = Limits { connections: 200, ..LIMITS };
 fn connect(server: SocketAddr) -> TcpStream {
     let client = TcpStream::connect(server).expect("connected");
     client.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
+    // Otherwise what follows a request waits for the reply to that request.
+    client.set_nodelay(true).expect("a socket");
     client
 }
 
@@ -426,6 +428,7 @@ async fn a_panic_of_the_service_ends_one_connection() {
         assert!(is_served(&mut other, "/after"));
         // After the reply was not ready at once.
         let mut late = connect(server);
+        assert!(is_served(&mut late, "/before"), "otherwise `/go-on` may come first");
         late.write_all(&get("/waits-and-panics?1")).expect("sent");
         assert!(is_served(&mut other, "/go-on?1"));
         let mut reply = String::new();
@@ -467,6 +470,7 @@ async fn what_arrives_while_a_reply_is_not_ready_is_seen() {
         // The end of the connection, before the reply is ready, and after the server has seen the request.
         for is_together in [true, false] {
             let mut client = connect(server);
+            assert!(is_served(&mut client, "/before"), "otherwise `/go-on` may come first");
             client.write_all(&get("/waits?2")).expect("sent");
             if !is_together {
                 assert!(is_served(&mut connect(server), "/meanwhile"));
@@ -477,9 +481,19 @@ async fn what_arrives_while_a_reply_is_not_ready_is_seen() {
             client.read_to_string(&mut reply).expect("text");
             assert!(reply.contains("/waits "), "{reply}");
         }
+        // Another request: it is read when its turn comes. Others are served meanwhile, so the server has seen both.
+        let mut client = connect(server);
+        assert!(is_served(&mut client, "/before"));
+        for path in ["/waits?2", "/behind"] {
+            client.write_all(&get(path)).expect("sent");
+            assert!(is_served(&mut connect(server), "/meanwhile"));
+        }
+        goes_on();
+        read_replies(&mut client, &["/waits ", "/behind "]);
         // Another request, behind one that fills the server's buffer, for each size of the buffer that may be.
         for len in [1_024, 2_048, 4_096] {
             let mut client = connect(server);
+            assert!(is_served(&mut client, "/before"));
             let head =
                 |body| format!("POST /waits?2 HTTP/1.1\r\nHost: x\r\nContent-Length: {body:04}\r\n\r\n");
             let body = len - head(0).len();
