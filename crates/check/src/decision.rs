@@ -12,6 +12,7 @@ use crate::{
     exemption::{self, Exemption},
     host,
     path::RoutePath,
+    pattern::Pattern,
     readings::Readings,
     request::Request,
     route::{Condition, Gated, Route, RouteAction},
@@ -71,7 +72,7 @@ impl Decision<'_> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
     all: Vec<Route>,
-    /// Whether there are routes, and each names hosts.
+    /// Whether there are routes that let somebody through, and each names hosts. A `deny` for all hosts opens none.
     all_name_hosts: bool,
 }
 
@@ -79,7 +80,9 @@ impl Routes {
     /// These routes, in this order.
     #[must_use]
     pub fn new(routes: Vec<Route>) -> Self {
-        let all_name_hosts = !routes.is_empty() && routes.iter().all(|route| route.hosts().is_some());
+        let are_all_denied = routes.iter().all(Route::denies);
+        let mut counted = routes.iter().filter(|route| are_all_denied || !route.denies()).peekable();
+        let all_name_hosts = counted.peek().is_some() && counted.all(|route| route.hosts().is_some());
         Self { all: routes, all_name_hosts }
     }
 
@@ -164,7 +167,10 @@ impl Routes {
             return true;
         }
         let names_it = |route: &Route| {
-            route.hosts().is_some_and(|hosts| hosts.iter().any(|host| host.fits(&request.host)))
+            let is_named = |host: &Pattern| {
+                host.fits(&request.host) && !(route.denies() && host.as_str().bytes().all(|b| b == b'*'))
+            };
+            route.hosts().is_some_and(|hosts| hosts.iter().any(is_named))
         };
         let is_health = || matches!(readings, Readings::One(path) if exemption::is_health(request, path));
         self.all_name_hosts && !self.all.iter().any(names_it) && !is_health()

@@ -1,13 +1,13 @@
 //! Which route decides about a request that somebody describes, and why: for `weir route explain` and the admin API.
 
-use std::net::IpAddr;
+use std::{borrow::Cow, net::IpAddr};
 
 use http::{
     HeaderMap,
     header::{HeaderName, HeaderValue},
 };
 
-use crate::{decision::Routes, host::bare, readings::Readings, request::Request};
+use crate::{decision::Routes, host::bare, readings::Readings, request::Request, written};
 
 /// The request that is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +45,7 @@ impl Question {
     /// What is wrong with the address or a header.
     pub fn ask(&self, routes: &Routes) -> Result<Explanation, String> {
         let Self { url, method, headers, address, tokens } = self;
+        let url = &as_sent(url);
         let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
         let rest = rest.ok_or_else(|| {
             format!("`{url}` is not an address; write one as in https://shop.example/checkout")
@@ -77,5 +78,15 @@ impl Question {
             Readings::Several(_) | Readings::TooMany => None,
         };
         Ok(Explanation { path, index: routes.decide(&request).index(), lines: routes.explain(&request) })
+    }
+}
+
+/// An address with its host in the form in which browsers send it.
+fn as_sent(url: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.into() };
+    let (host, behind) = rest.split_at(rest.find(['/', '?', '#', ':']).unwrap_or(rest.len()));
+    match host.is_ascii() {
+        true => url.into(),
+        false => written::host(host).map_or(url.into(), |host| format!("{scheme}://{host}{behind}").into()),
     }
 }

@@ -148,7 +148,7 @@ fn closure(first: Vec<u8>) -> Option<Vec<Vec<u8>>> {
 type Step = fn(&[u8]) -> Option<Vec<u8>>;
 
 /// What servers are known to do with a path. Each step is one of these things alone, because servers do them in different orders.
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     without_scheme,
     without_host,
     with_slash,
@@ -156,6 +156,7 @@ const STEPS: [Step; 15] = [
     decoded_but_slashes,
     decoded,
     decoded_overlong,
+    decoded_wide,
     without_backslashes,
     without_parameters,
     with_merged_slashes,
@@ -215,6 +216,31 @@ fn decoded_overlong(path: &[u8]) -> Option<Vec<u8>> {
         };
         out.push(new);
         rest = behind;
+    }
+    Some(out)
+}
+
+/// IIS reads `%u0061` as `a`.
+fn decoded_wide(path: &[u8]) -> Option<Vec<u8>> {
+    path.windows(2).position(|two| two.eq_ignore_ascii_case(b"%u"))?;
+    let (mut out, mut rest) = (Vec::with_capacity(path.len()), path);
+    while let [byte, behind @ ..] = rest {
+        let code = match rest {
+            [b'%', b'u' | b'U', digits @ ..] => digits.get(..4),
+            _ => None,
+        };
+        let digits = code.and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = digits.filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+        match code.and_then(|code| char::from_u32(u32::from_str_radix(code, 16).ok()?)) {
+            Some(character) => {
+                out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                rest = &rest[6..];
+            }
+            None => {
+                out.push(*byte);
+                rest = behind;
+            }
+        }
     }
     Some(out)
 }

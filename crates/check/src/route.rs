@@ -209,6 +209,10 @@ impl Route {
         self.conditions.iter().any(Condition::is_path)
     }
 
+    pub(crate) fn denies(&self) -> bool {
+        self.outcome == RouteAction::Deny
+    }
+
     /// Its condition about the host.
     pub(crate) fn hosts(&self) -> Option<&[Pattern]> {
         self.conditions.iter().find_map(|condition| match condition {

@@ -7,6 +7,8 @@
 
 mod spelling;
 
+pub(crate) use spelling::host;
+
 use std::net::IpAddr;
 
 use admission::ZoneId;

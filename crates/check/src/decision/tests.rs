@@ -312,8 +312,22 @@ fn a_host_that_no_route_names_is_refused_if_all_routes_name_hosts() {
     assert_eq!(find(&routes, "GET shop.example/sale/1", &[]), "shop");
     assert_eq!(find(&routes, "GET shop.example/", &[]), "none", "a route names it");
     assert_eq!(find(&routes, "GET www.shop.example/", &[]), "www");
-    all.push(route("rest", vec![path("/x")], RouteAction::Deny));
+    // A route that only denies opens the site for nobody, and what names a host to deny a part of it opens the rest.
+    for conditions in [vec![], vec![path("/x")], vec![host("*"), path("/x")]] {
+        let with_deny = [vec![route("attack", conditions, RouteAction::Deny)], all.clone()].concat();
+        assert_eq!(
+            find(&Routes::new(with_deny.clone()), "GET other.example/y", &[]),
+            "misdirected",
+            "{with_deny:?}"
+        );
+    }
+    all.insert(0, route("part", vec![host("admin.example"), path("/x")], RouteAction::Deny));
+    assert_eq!(find(&Routes::new(all.clone()), "GET admin.example/y", &[]), "none");
+    assert_eq!(find(&Routes::new(all.clone()), "GET other.example/x", &[]), "misdirected");
+    all.push(route("rest", vec![path("/x")], RouteAction::Bypass));
     assert_eq!(find(&Routes::new(all), "GET other.example/", &[]), "none", "one route is for all hosts");
+    let denies = Routes::new(vec![route("part", vec![path("/x")], RouteAction::Deny)]);
+    assert_eq!(find(&denies, "GET other.example/", &[]), "none");
     assert_eq!(find(&Routes::default(), "GET x/", &[]), "none");
 }
 

@@ -47,6 +47,9 @@ fn a_path_that_all_read_alike_may_still_not_be_plain() {
 fn known_spellings_are_read_as_the_path_that_they_lead_to() {
     for target in [
         "//x/checkout/1",
+        "/%u0063heckout/1",
+        "/checkout%u002f1",
+        "/%25u0063heckout%U002F1",
         "/\\x/checkout/1",
         "\\\\x\\checkout\\1",
         "\\/x/checkout/1",

@@ -17,7 +17,7 @@ const MOST_LABEL: usize = 63;
 ///
 /// # Errors
 /// No request can have such a host.
-pub(super) fn host(text: &str) -> Result<String, String> {
+pub(crate) fn host(text: &str) -> Result<String, String> {
     let wrong = |why: &str, instead: &str| Err(format!("`{text}`: {why}; write `{instead}`"));
     if let Some((_, behind)) = text.split_once("://") {
         let name = behind.split(['/', '?', '#', ':']).next().unwrap_or_default();
