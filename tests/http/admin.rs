@@ -4,6 +4,8 @@
 use std::{
     collections::BTreeSet,
     fs,
+    io::{Read as _, Write as _},
+    net::TcpListener,
     process::{Command, Output},
     sync::Barrier,
     thread,
@@ -769,4 +771,47 @@ pub(crate) fn viewers_keep_no_admin_out() {
     eventually("a stream that was closed makes room for another", || {
         (open_stream().1.status == 200).then_some(())
     });
+}
+
+/// Another server that speaks JSON is not taken for an admin API: a script that holds a zone hears that it did not.
+pub(crate) fn another_server_is_not_taken_for_an_admin_api() {
+    let commands: [&[&str]; 9] = [
+        &["zones", "list"],
+        &["zones", "set", "Z", "mode=hold"],
+        &["zones", "delete", "Z"],
+        &["stock", "set", "Z", "floor=1"],
+        &["route", "list"],
+        &["stats"],
+        &["changes"],
+        &["servers"],
+        &["drain"],
+    ];
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("bound"));
+    let other = thread::spawn(move || {
+        for client in listener.incoming().take(commands.len()) {
+            let mut client = client.expect("a client");
+            assert!(client.read(&mut [0; 4_096]).is_ok_and(|read| read > 0), "a request");
+            client.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").expect("sent");
+        }
+    });
+    for command in commands {
+        let (code, said, complaint) = weir(&[command, &["--admin", &url]].concat(), None);
+        assert_eq!((code, said.as_str()), (Some(69), ""), "{command:?}");
+        assert!(complaint.contains("this is not an admin API"), "{command:?}: {complaint}");
+    }
+    other.join().expect("each command asks once");
+}
+
+/// Who deletes a zone hears which routes lead there.
+pub(crate) fn a_deletion_names_the_routes_that_lead_to_the_zone() {
+    let routes = "trusted_proxies = [\"127.0.0.1\"]\n[[route]]\nbypass = true\npath = \"/about\"\n[[route]]\nzone = \"Z\"\n";
+    let server = Setup::new(&(routes.to_owned() + &zone("Z", 60, "") + &zone("OTHER", 60, ""))).start();
+    for (zone, is_named) in [("Z", true), ("OTHER", false)] {
+        for args in [&["--dry-run"][..], &[]] {
+            let (code, said, complaint) = weir(&[&["zones", "delete", zone], args].concat(), Some(&server));
+            assert_eq!(code, Some(0), "{complaint}");
+            assert_eq!(said.contains("warning: route 2 leads to this zone"), is_named, "{said}");
+        }
+    }
 }

@@ -188,6 +188,8 @@ fn together() -> Vec<Trial> {
         admin::changes_are_made_once_and_written_down,
         admin::roles_and_routes,
         admin::the_command_line_asks_the_server,
+        admin::another_server_is_not_taken_for_an_admin_api,
+        admin::a_deletion_names_the_routes_that_lead_to_the_zone,
         admin::statistics_are_of_what_happened,
         admin::a_drained_server_is_not_ready_and_can_come_back,
         admin::refused_tokens_are_in_the_log,

@@ -206,7 +206,7 @@ async fn ask(client: &Client, call: &Call) -> Result<Value, Failure> {
         Call::List => client.get("/admin/v1/zones").await?,
         Call::Show(zone) => client.get(&path_of(zone)).await?,
         Call::Set { zone, fields, dry_run } => {
-            let old = client.get(&path_of(zone)).await?;
+            let old = client.checked(client.get(&path_of(zone)).await?, "policy")?;
             let body = body_of(fields, &old.value["events"])?;
             let path = dry(&path_of(zone), *dry_run);
             client.send(Method::PATCH, &path, old.etag.as_deref(), Some(&body)).await?
@@ -218,7 +218,7 @@ async fn ask(client: &Client, call: &Call) -> Result<Value, Failure> {
             client.send(Method::POST, &path, None, Some(&body)).await?
         }
         Call::Delete { zone, dry_run } => {
-            let old = client.get(&path_of(zone)).await?;
+            let old = client.checked(client.get(&path_of(zone)).await?, "policy")?;
             let path = dry(&path_of(zone), *dry_run);
             client.send(Method::DELETE, &path, old.etag.as_deref(), None).await?
         }
@@ -233,7 +233,7 @@ async fn ask(client: &Client, call: &Call) -> Result<Value, Failure> {
         }
         Call::Routes => client.get(ROUTES).await?,
         Call::SetRoutes { routes, dry_run } => {
-            let old = client.get(ROUTES).await?;
+            let old = client.checked(client.get(ROUTES).await?, "routes")?;
             // Digests travel, and no secrets.
             let routes: Vec<_> = routes.iter().map(written::stored).collect();
             let body = Map::from_iter([("routes".to_owned(), routes.into())]);
@@ -260,7 +260,23 @@ async fn ask(client: &Client, call: &Call) -> Result<Value, Failure> {
             client.send(Method::PUT, "/admin/v1/drain", None, Some(&body)).await?
         }
     };
-    Ok(reply.value)
+    Ok(client.checked(reply, member_of(call))?.value)
+}
+
+/// What the reply to a call has in any case.
+fn member_of(call: &Call) -> &'static str {
+    match call {
+        Call::List | Call::Stats { zone: None, .. } => "zones",
+        Call::Show(_) => "policy",
+        Call::Set { .. } | Call::Create { .. } | Call::Delete { .. } | Call::SetRoutes { .. } => "dry_run",
+        Call::Stock(_) | Call::SetStock { .. } | Call::ApplyStock { .. } => "tiers",
+        Call::Routes => "routes",
+        Call::ExplainRoute(_) => "lines",
+        Call::Stats { zone: Some(_), .. } => "minutes",
+        Call::Changes(_) => "changes",
+        Call::Servers => "servers",
+        Call::Drain { .. } => "draining",
+    }
 }
 
 /// The reply to a call as text.

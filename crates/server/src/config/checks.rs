@@ -428,8 +428,8 @@ impl Settings {
             routes: Routes::new(routes),
             pass: PassSettings {
                 algorithm,
-                audience: self.text_or_default("pass.audience").0.to_owned(),
-                issuer: self.text("pass.issuer").map(|(text, _)| text.to_owned()),
+                audience: printable(self.text_or_default("pass.audience"))?,
+                issuer: self.text("pass.issuer").map(printable).transpose()?,
                 key_file: self.path("pass.key_file"),
                 next_key_file: self.path("pass.next_key_file"),
                 previous_key_file: self.path("pass.previous_key_file"),
@@ -505,4 +505,11 @@ fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
 fn is_no_level(part: &str) -> bool {
     let is_word = !part.is_empty() && !part.contains(['=', '[']);
     is_word && part.parse::<tracing_subscriber::filter::LevelFilter>().is_err()
+}
+/// A text that is printed and logged, so that it may have no control character.
+fn printable((text, origin): (&str, &Origin)) -> Result<String, ConfigFault> {
+    match text.chars().find(|c| c.is_control()) {
+        None => Ok(text.to_owned()),
+        Some(control) => Err(origin.fault(format!("has the control character {control:?}; take it away"))),
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: replies are bounded in bytes and in time.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -73,6 +73,24 @@ impl Client {
         self.send(Method::GET, path, None, None).await
     }
 
+    /// The reply, if it is an object with this member. Another server that speaks JSON may be at the address.
+    pub(super) fn checked(&self, reply: Response, member: &str) -> Result<Response, Failure> {
+        if reply.value.get(member).is_none() {
+            return Err(self.away(&"this is not an admin API"));
+        }
+        Ok(reply)
+    }
+
+    fn away(&self, what: &dyn Display) -> Failure {
+        Failure {
+            exit: failure::UNAVAILABLE,
+            line: format!(
+                "http://{}: {what}; is it the address of a server's admin listener? --admin names another one",
+                self.authority
+            ),
+        }
+    }
+
     pub(super) async fn send(
         &self,
         method: Method,
@@ -80,13 +98,7 @@ impl Client {
         if_match: Option<&str>,
         body: Option<&Map<String, Value>>,
     ) -> Result<Response, Failure> {
-        let away = |what: &dyn std::fmt::Display| Failure {
-            exit: failure::UNAVAILABLE,
-            line: format!(
-                "http://{}: {what}; is it the address of a server's admin listener? --admin names another one",
-                self.authority
-            ),
-        };
+        let away = |what: &dyn Display| self.away(what);
         let reply = timeout(REPLY_TIMEOUT, self.exchange(method, path, if_match, body)).await;
         let (status, response) = reply.map_err(|_| away(&"no answer in time"))?.map_err(|e| away(&e))?;
         if status < 400 {

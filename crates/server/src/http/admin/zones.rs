@@ -5,6 +5,7 @@
 
 use admission::{Definition, Departure, Leaver as LeavingVisitor, Proof, ZoneId};
 use axum::extract::{RawQuery, State};
+use check::{Route, RouteAction};
 use gate::{
     OperatorView, Refusal,
     definitions::{DefineError, DefinitionChange},
@@ -401,6 +402,19 @@ impl AdminState {
     }
 
     /// The reply to a change. `before` is the zone's state before it.
+    /// What becomes of the requests that routes send into a zone that is deleted.
+    fn routes_into(&self, zone: &ZoneId) -> Vec<String> {
+        let now = self.routes.load();
+        let leads = |route: &Route| matches!(&route.outcome, RouteAction::Zone(gated) if gated.zone == *zone);
+        let warning = |(index, _)| {
+            let route = index + 1;
+            format!(
+                "route {route} leads to this zone: its requests are refused (404 unknown_zone) until the route or the zone is another one"
+            )
+        };
+        now.routes.all().iter().enumerate().filter(|(_, route)| leads(route)).map(warning).collect()
+    }
+
     fn change_reply(
         &self,
         zone: &ZoneId,
@@ -415,11 +429,15 @@ impl AdminState {
             zone: change.after.as_ref().map(|definition| self.zone_shape(zone, definition, None)),
             before: change.before.as_ref().map(Into::into),
             etas: before.map_or_else(Vec::new, |before| EtaChange::all(before, policy.as_ref())),
-            warnings: change.after.as_ref().map_or_else(Vec::new, |after| {
-                let before = change.before.as_ref().map(|before| before.schedule.clone()).unwrap_or_default();
-                let begun = after.schedule.begun_draws(&before, now_s);
-                after.contradictions().into_iter().chain(begun).collect()
-            }),
+            warnings: change.after.as_ref().map_or_else(
+                || self.routes_into(zone),
+                |after| {
+                    let before =
+                        change.before.as_ref().map(|before| before.schedule.clone()).unwrap_or_default();
+                    let begun = after.schedule.begun_draws(&before, now_s);
+                    after.contradictions().into_iter().chain(begun).collect()
+                },
+            ),
         };
         // After a dry run there is no new definition to be changed by its tag.
         let tag = change.after.as_ref().filter(|_| !dry_run).map(etag);
