@@ -11,7 +11,7 @@ use store::{Line, StoreError};
 use tokio::time::Instant;
 
 use super::Room;
-use crate::reply::{Refusal, Reply};
+use crate::reply::{Reason, Refusal, Reply, WaitStatus};
 
 /// When whoever waits for the own number should ask again, in milliseconds.
 const ASK_AGAIN_MS: u32 = 1_000;
@@ -75,7 +75,14 @@ impl<L: Line> Room<L> {
         };
         let now = Instant::now();
         self.unreported.store(true, Ordering::Relaxed);
-        self.waiting(ticket, position, &current, (now, current.ms_at(now)), false)
+        let reply = self.waiting(ticket, position, &current, (now, current.ms_at(now)), false);
+        match reply {
+            // The view may know that the line is dealt. To this holder the draw is still to come.
+            Reply::Waiting { token, status } => {
+                Reply::Waiting { token, status: WaitStatus { reason: Some(Reason::Draw), ..status } }
+            }
+            entered @ Reply::Entered { .. } => entered,
+        }
     }
 
     /// Reads tickets by these lots, too, from now on.
