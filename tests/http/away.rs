@@ -4,11 +4,14 @@
 //! write to the journal fails, as on a disk without space.
 
 use rustix::process::{Resource, Rlimit, prlimit};
+use serde_json::json;
 
 use crate::{
     app::{Answer, body},
     client::Reply,
     clock::eventually,
+    passes::JwkSet,
+    redis::Standalone,
     weir::{Setup, Weir, zone},
 };
 
@@ -90,4 +93,41 @@ pub(crate) fn a_zone_opens_after_the_time_of_the_setting() {
         (reply.status == 200 && Answer::of(&reply).can_enter).then_some(())
     });
     assert_eq!(join(&late).status, 503);
+}
+
+/// Whoever entered gets the same pass while Redis is away, also where the zone opens without it. Whoever left gets none.
+pub(crate) fn a_pass_is_the_same_while_redis_is_away() {
+    for open in ["closed", "open"] {
+        let redis = Standalone::start();
+        let config = format!("store = {:?}\nopen_after_s = 1\n{}", redis.url(), zone("A", 1, ""));
+        let weir = Setup::new(&config).start();
+        // A zone of the file would admit nobody for a minute.
+        let new = json!({ "id": "Z", "policy": { "admit_per_minute": 2, "on_store_failure": open } });
+        let made = weir.admin_ask("POST", "/admin/v1/zones", &[], Some(&new.to_string()));
+        assert_eq!(made.status, 201, "{made:?}");
+        let keys = JwkSet::of(&weir);
+        let join = || weir.post("/traffic/wait", &body("Z", None));
+        let entry = |token: &str| weir.post("/traffic/entry", &body("Z", Some(token)));
+        let [stays, left] = [(); 2].map(|()| {
+            eventually("somebody enters", || {
+                let reply = join();
+                (reply.status == 200).then(|| Answer::of(&reply)).filter(|answer| answer.can_enter)
+            })
+        });
+        let waits = Answer::of(&join());
+        assert!(!waits.can_enter);
+        assert_eq!(weir.post("/traffic/leave", &body("Z", Some(&left.token))).status, 204);
+        let pass_of = |answer: &Answer| keys.verify(answer.pass.as_ref().expect("a pass"));
+        let before = pass_of(&stays);
+        redis.stop();
+        if open == "closed" {
+            eventually("the store is away", || (join().status == 503).then_some(()));
+        } else {
+            eventually("the zone is open", || Answer::of(&entry(&waits.token)).can_enter.then_some(()));
+        }
+        for _ in 0..3 {
+            assert_eq!(pass_of(&Answer::of(&entry(&stays.token))), before, "{open}");
+            assert_eq!(entry(&left.token).problem(), "gone", "{open}");
+        }
+    }
 }

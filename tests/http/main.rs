@@ -175,6 +175,7 @@ fn together() -> Vec<Trial> {
         stock::the_command_line_shows_and_sets_it,
         away::polls_are_answered_and_nobody_enters,
         away::a_zone_opens_after_the_time_of_the_setting,
+        away::a_pass_is_the_same_while_redis_is_away,
         audit::every_pass_is_in_it_once,
         audit::a_killed_server_goes_on_with_it,
         audit::every_act_of_an_operator_is_in_it,

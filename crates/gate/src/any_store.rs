@@ -9,8 +9,8 @@ use admission::{
     Ticket, ZoneId,
 };
 use store::{
-    Defined, Embedded, EmbeddedLine, Expected, JoinedOnce, LeftVisits, Line, RegisterContents, RoutesDefined,
-    Store, StoreError,
+    Defined, Embedded, EmbeddedLine, Expected, JoinedOnce, LeftVisits, Line, RegisterContents,
+    RememberedEntry, RoutesDefined, Store, StoreError,
     minutes::{KeptMinute, OfferedMinute},
     redis::Redis,
 };
@@ -111,6 +111,13 @@ impl Line for AnyLine {
 
     async fn bind(&self, claim: Claim, address: u64) -> Result<u64> {
         chosen!(self.bind(claim, address))
+    }
+
+    fn remembered_entry(&self, claim: Claim) -> Option<RememberedEntry> {
+        match self {
+            Self::Embedded(line) => line.remembered_entry(claim),
+            Self::Cells(line) => line.remembered_entry(claim),
+        }
     }
 
     async fn exchange_learned(&self, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {

@@ -22,7 +22,8 @@ use admission::{
 };
 use cache::{Cache, LoadError, Settings};
 use store::{
-    Defined, Expected, JoinedOnce, LeftVisits, Line, RegisterContents, RoutesDefined, Store, StoreError,
+    Defined, Expected, JoinedOnce, LeftVisits, Line, RegisterContents, RememberedEntry, RoutesDefined, Store,
+    StoreError,
     minutes::{KeptMinute, OfferedMinute},
 };
 use tokio::{sync::SetOnce, time::timeout};
@@ -360,6 +361,10 @@ impl<S: Store> Line for CellLine<S> {
 
     async fn bind(&self, claim: Claim, address: u64) -> Result<u64> {
         self.call(|line| line.bind(claim, address)).await
+    }
+
+    fn remembered_entry(&self, claim: Claim) -> Option<RememberedEntry> {
+        self.line.get()?.remembered_entry(claim)
     }
 
     async fn exchange_learned(&self, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {

@@ -11,8 +11,8 @@
 use std::{future::Future, sync::Arc};
 
 use admission::{
-    Census, Claim, Deal, Dealt, Decided, Definition, Departure, JoinKey, Joined, Leaver, PagePolls, Policy,
-    Snapshot, Ticket, Words, ZoneId,
+    Census, Claim, Deal, Dealt, Decided, Definition, Departure, Entry, JoinKey, Joined, Leaver, PagePolls,
+    Policy, Snapshot, Ticket, Words, ZoneId,
 };
 
 use crate::minutes::{KeptMinute, OfferedMinute};
@@ -228,6 +228,12 @@ pub trait Line: Send + Sync + 'static {
     /// Returns the address that it is bound to, or 0 if the ticket has no entry.
     fn bind(&self, claim: Claim, address: u64) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
+    /// The entry of a ticket, as far as this server remembers it. This asks nothing, so it can be told while the store is away. A store that
+    /// remembers none returns `None`.
+    fn remembered_entry(&self, _claim: Claim) -> Option<RememberedEntry> {
+        None
+    }
+
     /// Exchanges what servers learnt about the people of a zone: words that mean nothing to a store. `new` replaces what is kept.
     /// Returns what was kept before. A store that keeps nothing returns `None`.
     fn exchange_learned(
@@ -283,6 +289,15 @@ pub trait Line: Send + Sync + 'static {
     fn retire(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
     }
+}
+
+/// An entry that a server remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RememberedEntry {
+    /// When it was.
+    pub entry: Entry,
+    /// Its holder has left since then.
+    pub has_left: bool,
 }
 
 /// The visits that were left lately.

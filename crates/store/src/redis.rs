@@ -49,8 +49,8 @@ use bytes::Bytes;
 use tokio::sync::OnceCell;
 
 use crate::{
-    Defined, Expected, JoinedOnce, LeftVisits, Line, MAX_BATCH, RegisterContents, RoutesDefined, Store,
-    StoreError,
+    Defined, Expected, JoinedOnce, LeftVisits, Line, MAX_BATCH, RegisterContents, RememberedEntry,
+    RoutesDefined, Store, StoreError,
     minutes::{KeptMinute, OFFERED_MAX, OfferedMinute, READ_MAX},
 };
 pub use redis_script::{address, client};
@@ -375,6 +375,10 @@ impl<C: Client> Line for RedisLine<C> {
 
     async fn bind(&self, claim: Claim, address: u64) -> Result<u64> {
         self.redis.bind(&self.zone, claim, address).await
+    }
+
+    fn remembered_entry(&self, claim: Claim) -> Option<RememberedEntry> {
+        lock(&self.zone.memory).as_ref()?.entry_of(claim)
     }
 
     async fn exchange_learned(&self, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {

@@ -1,13 +1,13 @@
 //! Replies to polls and joins: from the view, and from the store's verdicts.
 //!
 //! A poll is answered by the first of these that can: a ticket that entered without the store, a draw that this server does not know yet,
-//! fail-open, the view, the memory of gone tickets, the store. Invariant: while the store answers, nothing up to the view takes a lock,
+//! an entry that this server remembers while the store is away, fail-open, the view, the memory of gone tickets, the store. Invariant: while the store answers, nothing up to the view takes a lock,
 //! allocates or waits.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use admission::{Entry, JoinKey, Mode, Position, Ticket, Verdict};
-use store::Line;
+use admission::{Claim, Entry, JoinKey, Mode, Position, Ticket, Verdict};
+use store::{Line, RememberedEntry};
 use tokio::time::{Instant, sleep};
 use wait::Lookup;
 
@@ -37,6 +37,11 @@ impl<L: Line> Room<L> {
         let Lot::Ticket(ticket) = self.lot_of(given, self.drawn()) else {
             return Ok(self.reply_without_number(given));
         };
+        if self.is_away()
+            && let Some(reply) = self.remembered_reply(ticket)
+        {
+            return reply;
+        }
         if let Some(reply) =
             self.admit_without_store(Some(ticket), None).or_else(|| self.poll_from_view(ticket))
         {
@@ -85,7 +90,10 @@ impl<L: Line> Room<L> {
                 self.reply(ticket, verdict, at_ms)
             }
             // Without the store's answer, holders at the front keep their tickets and hear what was last known.
-            Err(refusal) => self.last_known_reply(ticket).ok_or(refusal),
+            Err(refusal) => match self.remembered_reply(ticket) {
+                Some(reply) => reply,
+                None => self.last_known_reply(ticket).ok_or(refusal),
+            },
         }
     }
 
@@ -152,6 +160,24 @@ impl<L: Line> Room<L> {
     /// that case somebody who left may count as present for a while; a ticket that is gone stays gone.
     pub(crate) fn note_poll(&self, ticket: &Ticket) {
         self.current.load().note(ticket.seq);
+    }
+
+    /// The reply to a holder whose entry this server remembers, while the store does not answer: the same pass as before, or none if it has
+    /// ended. Otherwise a pass whose reply was lost could not be had again, and a zone that opens without its store would give a longer one.
+    fn remembered_reply(&self, ticket: Ticket) -> Option<Result<Reply, Refusal>> {
+        let claim = Claim { epoch: ticket.epoch, seq: ticket.seq };
+        let RememberedEntry { entry, has_left } = self.line.remembered_entry(claim)?;
+        let now_ms = self.current.load().ms_at(Instant::now());
+        let has_ended = now_ms > entry.expires_ms();
+        // Only the store's clock ends a pass. Where the zone opens without the store, nobody gets a second one.
+        if has_ended && !has_left && !self.fails_open() {
+            return None;
+        }
+        Some(if has_ended || has_left {
+            Err(Refusal::Gone)
+        } else {
+            Ok(self.entered(&ticket, entry, now_ms))
+        })
     }
 
     /// The reply for a ticket that only the store could decide about, from its last known position. A ticket of an earlier epoch is taken

@@ -15,8 +15,8 @@ use std::{
 };
 
 use admission::{
-    Departure, Entry, LastDeal, PAGE_TICKETS, PAGE_WORDS, Pages, Policy, SlotState, Snapshot, Tally, Verdict,
-    Window, Words,
+    Claim, Departure, EarlierEpoch, Entry, LastDeal, PAGE_TICKETS, PAGE_WORDS, Pages, Policy, SlotState,
+    Snapshot, Tally, Verdict, Window, Words,
 };
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -25,6 +25,7 @@ use super::{
     loss_limit::Losses,
     wire::{self, Counts, Garbled, Header, Leaps, SEGMENT, SEGMENT_BYTES},
 };
+use crate::RememberedEntry;
 
 /// The network delay, in milliseconds, that the upper bound of the zone's clock allows for.
 const SLACK_MS: u64 = 250;
@@ -575,6 +576,15 @@ impl ZoneMemory {
             let byte = self.left.get(&segment).and_then(|(_, bits)| bits.get(ticket / 8));
             told.has_left |= byte.is_some_and(|byte| byte & mask(ticket) != 0);
         }
+    }
+
+    /// The entry of a ticket of this line, if this server was told it.
+    pub(super) fn entry_of(&self, Claim { epoch, seq }: Claim) -> Option<RememberedEntry> {
+        let is_earlier = |of: &EarlierEpoch| of.epoch == epoch && (of.from..of.end).contains(&seq);
+        let is_of_line =
+            epoch == self.header.epoch || wire::earlier_epochs(&self.past).iter().any(is_earlier);
+        let told = self.entries.iter().rev().find(|told| told.seq == seq).filter(|_| is_of_line)?;
+        Some(RememberedEntry { entry: told.entry, has_left: told.has_left })
     }
 
     /// Keeps an entry, unless it is known.
