@@ -1,8 +1,8 @@
 //! Replies to polls and joins: from the view, and from the store's verdicts.
 //!
 //! A poll is answered by the first of these that can: a ticket that entered without the store, a draw that this server does not know yet,
-//! an entry that this server remembers while the store is away, fail-open, the view, the memory of gone tickets, the store. Invariant: while the store answers, nothing up to the view takes a lock,
-//! allocates or waits.
+//! fail-open, the view, the memory of gone tickets, the store. While the store is away, a remembered entry counts before fail-open, and in
+//! place of the store's answer. Invariant: while the store answers, nothing up to the view takes a lock, allocates or waits.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -37,7 +37,7 @@ impl<L: Line> Room<L> {
         let Lot::Ticket(ticket) = self.lot_of(given, self.drawn()) else {
             return Ok(self.reply_without_number(given));
         };
-        if self.is_away()
+        if self.fails_open()
             && let Some(reply) = self.remembered_reply(ticket)
         {
             return reply;
@@ -168,16 +168,11 @@ impl<L: Line> Room<L> {
         let claim = Claim { epoch: ticket.epoch, seq: ticket.seq };
         let RememberedEntry { entry, has_left } = self.line.remembered_entry(claim)?;
         let now_ms = self.current.load().ms_at(Instant::now());
-        let has_ended = now_ms > entry.expires_ms();
-        // Only the store's clock ends a pass. Where the zone opens without the store, nobody gets a second one.
-        if has_ended && !has_left && !self.fails_open() {
-            return None;
+        if !has_left && now_ms <= entry.expires_ms() {
+            return Some(Ok(self.entered(&ticket, entry, now_ms)));
         }
-        Some(if has_ended || has_left {
-            Err(Refusal::Gone)
-        } else {
-            Ok(self.entered(&ticket, entry, now_ms))
-        })
+        // Only the store's clock ends a pass. But where the zone opens without the store, nobody gets a second one.
+        (has_left || self.fails_open()).then_some(Err(Refusal::Gone))
     }
 
     /// The reply for a ticket that only the store could decide about, from its last known position. A ticket of an earlier epoch is taken

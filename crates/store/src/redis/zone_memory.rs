@@ -580,11 +580,16 @@ impl ZoneMemory {
 
     /// The entry of a ticket of this line, if this server was told it.
     pub(super) fn entry_of(&self, Claim { epoch, seq }: Claim) -> Option<RememberedEntry> {
+        // Nearly all who ask while the store is away wait: the entries are looked through for the others only.
+        let (segment, ticket) = split(seq);
+        if self.segments.get(&segment).is_some_and(|bits| !bits.has_ended(ticket)) {
+            return None;
+        }
+        let told = self.entries.iter().rev().find(|told| told.seq == seq)?;
         let is_earlier = |of: &EarlierEpoch| of.epoch == epoch && (of.from..of.end).contains(&seq);
         let is_of_line =
             epoch == self.header.epoch || wire::earlier_epochs(&self.past).iter().any(is_earlier);
-        let told = self.entries.iter().rev().find(|told| told.seq == seq).filter(|_| is_of_line)?;
-        Some(RememberedEntry { entry: told.entry, has_left: told.has_left })
+        is_of_line.then_some(RememberedEntry { entry: told.entry, has_left: told.has_left })
     }
 
     /// Keeps an entry, unless it is known.
