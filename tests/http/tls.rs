@@ -36,6 +36,7 @@ use crate::{
     metrics::gauge,
     seed::Random,
     sse::StreamEvent,
+    startup::remedy,
     weir::{Setup, Weir, zone},
 };
 
@@ -287,7 +288,7 @@ pub(crate) fn faults_end_the_start() {
     fails(64, &["cert.pem: has a first certificate that cannot be read"]);
     pair.write(setup.dir());
     expose(&setup);
-    fails(77, &["key.pem", "run: chmod 6"]);
+    fails(77, &["key.pem", &format!("run: {} '", remedy())]);
 }
 
 fn expose(setup: &Setup) {
