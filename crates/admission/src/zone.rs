@@ -1,7 +1,7 @@
 //! A zone's line: the state machine that a store runs.
 //!
-//! Calls of people, visitors and servers make six transitions, each atomic. [`Zone::join`] issues tickets, [`Zone::enter`] decides claims, [`Zone::leave`] gives up
-//! places and ends visits, [`Zone::beat`] takes in polls and does what is due, [`Zone::visits`] counts the people inside, and
+//! Calls of people, visitors and servers make six transitions, each atomic. [`Zone::join`] issues tickets, [`Zone::enter`] decides
+//! claims, [`Zone::leave`] gives up places and ends visits, [`Zone::beat`] takes in polls and does what is due, [`Zone::visits`] counts the people inside, and
 //! [`Zone::deal`] gives numbers by lot. `lua/` has the same transitions as scripts. Most rules have the same function name in both; a helper
 //! such as `by_segment` may share its name by chance.
 //!

@@ -71,7 +71,7 @@ impl ConfigFault {
 }
 
 /// Escapes control characters, because quoted parts of a file may hold line breaks.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for char in text.chars() {
         if char.is_control() {

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use admission::Policy;
+use admission::{Dealt, Lots, Opening, Policy};
 use gate::{Gate, Reason, Reply, Token, cells::Cells};
 use store::Line as _;
 
@@ -84,5 +84,32 @@ fn a_longer_wait_comes_with_its_cause() {
         fake.line(&zone(ZONE)).put(slower).await.expect("put");
         let after = line.poll(12, |_| true).await;
         assert_eq!(after, HashSet::from([Reason::Slowed]));
+    });
+}
+
+/// Another server has dealt the line, and this one has not read the draw yet. The zone is not held.
+#[test]
+fn whose_number_is_not_known_yet_is_told_that_the_draw_is_to_come() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let opens_at = Opening { unix_s: 1_790_000_060, draw: 1 };
+        let server = serve_one(&fake, &zones(&["z"], Policy { opens_at, ..Policy::default() })).await;
+        let z = zone("z");
+        let (token, _) = waits(&server.gate.join("z").await.expect("served"));
+        let line = fake.line(&z);
+        let census = line.census().await.expect("there is a line");
+        let list: Vec<_> = census.segments.iter().map(|of| (of.index, of.live.clone())).collect();
+        let lots = Lots::new(1, census.next, &list, &[0]).expect("one person");
+        assert_eq!(line.deal(lots.deal(&census), false).await, Ok(Dealt::Done));
+        pass(1.5).await;
+        let told = |reply: Reply| match reply {
+            Reply::Waiting { status, .. } => status.reason,
+            Reply::Entered { .. } => panic!("the zone is not open yet"),
+        };
+        let reason = told(server.gate.poll("z", &token).await.expect("the place stays"));
+        assert_eq!(reason, Some(Reason::Draw));
+        server.gate.add_lots(&z, Arc::new(lots));
+        let reason = told(server.gate.poll("z", &token).await.expect("the place stays"));
+        assert_eq!(reason, None, "it has its place");
     });
 }

@@ -8,8 +8,8 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Definition, Departure, JoinKey, Leaver, Mode, Now, PagePolls, Policy, SealKey, Seals,
-    Snapshot, Ticket, ZoneId,
+    Census, Claim, Deal, Dealt, Decided, Definition, Departure, JoinKey, Leaver, Mode, Now, PagePolls,
+    Policy, SealKey, Seals, Snapshot, Ticket, ZoneId,
 };
 use events::Bus;
 use gate::{
@@ -292,6 +292,14 @@ impl Line for FakeLine {
 
     async fn leave(&self, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
         self.decide(|engine, zone, now| engine.leave(zone, &leavers, now)).await
+    }
+
+    async fn census(&self) -> Result<Census> {
+        self.decide(Engine::census).await
+    }
+
+    async fn deal(&self, deal: Deal, anyway: bool) -> Result<Dealt> {
+        self.decide(|engine, zone, now| engine.deal(zone, &deal, anyway, now)).await
     }
 
     async fn bind(&self, claim: Claim, address: u64) -> Result<u64> {

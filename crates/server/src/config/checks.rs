@@ -506,7 +506,7 @@ fn is_no_level(part: &str) -> bool {
     let is_word = !part.is_empty() && !part.contains(['=', '[']);
     is_word && part.parse::<tracing_subscriber::filter::LevelFilter>().is_err()
 }
-/// A text that is printed and logged, so that it may have no control character.
+/// A text that services compare, so that it may have no character that nobody sees.
 fn printable((text, origin): (&str, &Origin)) -> Result<String, ConfigFault> {
     match text.chars().find(|c| c.is_control()) {
         None => Ok(text.to_owned()),

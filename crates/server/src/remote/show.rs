@@ -198,10 +198,10 @@ pub(super) fn change(reply: &Value) -> String {
             }
         }
     };
-    if reply["zone"].is_null() {
-        out.push_str(&lost_line(list(&reply["etas"]), is_dry));
-    }
-    for eta in list(&reply["etas"]).iter().filter(|_| !reply["zone"].is_null()) {
+    let etas = list(&reply["etas"]);
+    let (lost, changed) = if reply["zone"].is_null() { (etas, &[][..]) } else { (&[][..], etas) };
+    out.push_str(&lost_line(lost, is_dry));
+    for eta in changed {
         let who = if eta["place"] == "last" { "a newcomer" } else { "the middle of the line" };
         let (rank, before, after) = (text(&eta["rank"]), wait(&eta["before_s"]), wait(&eta["after_s"]));
         out.push_str(&format!("wait of {who} (rank {rank}): {before} -> {after}\n"));

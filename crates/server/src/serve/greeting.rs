@@ -8,7 +8,10 @@ use std::{
 use admission::{Definition, Event, Stage, ZoneId};
 use gate::definitions;
 
-use crate::{clock::unix_ms, config::Config};
+use crate::{
+    clock::unix_ms,
+    config::{Config, one_line},
+};
 
 /// The most zones that are listed; more are counted.
 const MAX_ZONES: usize = 20;
@@ -52,7 +55,7 @@ pub(super) fn greeting(
 pub fn describe(config: &Config, zones: &[(ZoneId, Definition)], now_s: u64) -> String {
     let mut out = String::new();
     for (name, value) in config.shown() {
-        let _ = writeln!(out, "  {name} = {value}");
+        let _ = writeln!(out, "  {name} = {}", one_line(&value));
     }
     for (zone, definition) in zones.iter().take(MAX_ZONES) {
         let _ = writeln!(out, "  zone {zone}: {}", definitions::sentence(definition));
