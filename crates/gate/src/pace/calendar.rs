@@ -95,10 +95,11 @@ impl Calendar {
     pub(super) fn book(&self, now_ms: u64, wish: Wish, scatter: u32) -> Booked {
         let room = self.room.load(Relaxed);
         let Wish { earliest_ms, period_ms, allowed_ms, longest_ms } = wish;
-        let (first, last) =
-            ((now_ms + u64::from(period_ms)) / SLOT_MS, (now_ms + u64::from(allowed_ms)) / SLOT_MS);
+        let first = (now_ms + u64::from(period_ms)) / SLOT_MS;
         let as_wished = Booked { in_ms: period_ms, is_stretched: false, is_full: false };
-        let part = |of: u64| (of * u64::from(scatter)) >> 32;
+        // The instant within a slot is anybody's. It counts before the slot is chosen: cutting it at the longest period instead would move
+        // people to the beginnings of slots, a little more each time.
+        let within_ms = (SLOT_MS * u64::from(scatter)) >> 32;
         if wish.is_fixed() {
             let expected = |slot: u64| at(&self.fixed, slot).load(Relaxed);
             let soonest = (now_ms + u64::from(earliest_ms)).div_ceil(SLOT_MS);
@@ -111,7 +112,7 @@ impl Calendar {
             if slot == first {
                 return as_wished;
             }
-            let in_ms = u32::try_from(slot * SLOT_MS + part(SLOT_MS) - now_ms).unwrap_or(period_ms);
+            let in_ms = u32::try_from(slot * SLOT_MS + within_ms - now_ms).unwrap_or(period_ms);
             return Booked { in_ms, ..as_wished };
         }
         let is_free = |slot: &u64| at(&self.free, *slot).load(Relaxed) < room;
@@ -119,14 +120,15 @@ impl Calendar {
             at(&self.free, first).fetch_add(1, Relaxed);
             return as_wished;
         }
+        // Slots whose instant is at most the allowed period away.
+        let last = ((now_ms + u64::from(allowed_ms)).saturating_sub(within_ms) / SLOT_MS).max(first);
         let free = (first + 1..=last).find(is_free);
         // There are more people than polls, even with the longest period: the slots of its last quarter are filled evenly. The last one is
         // nearly always the emptiest, so people are told nearly the longest period.
         let soonest = (now_ms + u64::from(allowed_ms - allowed_ms / 4)).div_ceil(SLOT_MS);
-        let slot = free.unwrap_or_else(|| emptiest(&self.free, soonest.max(first), last));
+        let slot = free.unwrap_or_else(|| emptiest(&self.free, soonest.clamp(first, last), last));
         at(&self.free, slot).fetch_add(1, Relaxed);
-        let in_ms =
-            u32::try_from((slot * SLOT_MS + part(SLOT_MS)).saturating_sub(now_ms)).unwrap_or(u32::MAX);
+        let in_ms = u32::try_from((slot * SLOT_MS + within_ms).saturating_sub(now_ms)).unwrap_or(u32::MAX);
         let in_ms = in_ms.clamp(period_ms, allowed_ms.max(period_ms));
         Booked { in_ms, is_stretched: true, is_full: free.is_none() && allowed_ms < longest_ms }
     }
@@ -184,6 +186,30 @@ mod tests {
         assert!(told.iter().all(|told_ms| (3_000..=20_000).contains(told_ms)));
         let full = told.iter().filter(|told_ms| **told_ms >= 15_000).count();
         assert!(full > 9_900, "{full}");
+    }
+
+    /// Whoever asks again when told does not come nearer to the beginning of a slot each time.
+    #[test]
+    fn polls_stay_spread_within_slots() {
+        const PEOPLE: u32 = 20_000;
+        const PARTS: usize = 5;
+        let calendar = Calendar::new();
+        calendar.set_room(100.0);
+        let mut due: Vec<u64> = (0..u64::from(PEOPLE)).collect();
+        let mut scatter = 1_u32;
+        for _ in 0..10 {
+            due.sort_unstable();
+            for due_ms in &mut due {
+                calendar.pass(*due_ms);
+                scatter = scatter.wrapping_mul(0x9E37_79B1).wrapping_add(0x7F4A_7C15);
+                *due_ms += u64::from(calendar.book(*due_ms, WISH, scatter).in_ms);
+            }
+        }
+        let mut parts = [0; PARTS];
+        for due_ms in due {
+            parts[usize::try_from(due_ms % SLOT_MS).expect("small") * PARTS / 250] += 1;
+        }
+        assert!(parts.iter().all(|count| (3_600..=4_400).contains(count)), "{parts:?} of {PEOPLE}");
     }
 
     #[test]
