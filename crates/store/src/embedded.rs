@@ -1,7 +1,7 @@
 //! The store inside the process.
 //!
 //! One thread owns the zones and the journal. It takes the waiting calls, decides them, syncs the changes, and answers.
-//! While it syncs, the next group gathers.
+//! While it syncs, and for a moment after, the next group gathers.
 //!
 //! Invariant: each call is answered, even if the thread's work fails or panics. Nothing is answered before it is durable.
 
@@ -15,6 +15,7 @@ use std::{
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use admission::{
@@ -35,18 +36,35 @@ const QUEUE: usize = 1_024;
 /// How many calls are decided and synced together at most.
 const MAX_GROUP: usize = 256;
 
+/// While groups are small, a group begins so long after the one before it at least. A sync costs as much processor time as a dozen joins, and
+/// without a rest a stream of joins had one for each one or two of them. A call after a longer pause does not wait.
+const SPACING: Duration = Duration::from_millis(4);
+
+/// Groups of fewer people on average are small.
+const SMALL: f64 = 12.0;
+
+/// The weight of a group in that average: callers who ask again as soon as they are answered come in groups of changing size.
+const WEIGHT: f64 = 0.125;
+
 type Result<T> = std::result::Result<T, StoreError>;
 /// Decides a call, and returns its held answer.
 type Work = Box<dyn FnOnce(&mut Engine<DiskJournal>, Now) -> HeldAnswer + Send>;
 /// Sends an answer once it is known whether the group is durable.
 type HeldAnswer = Box<dyn FnOnce(&Result<()>)>;
 
+/// A call, on its way to the thread.
+struct Call {
+    /// Of how many people.
+    people: usize,
+    work: Work,
+}
+
 /// The store inside the process, with its files in one directory.
 ///
 /// Dropping it waits until all sent calls are durable and the files are closed.
 pub struct Embedded {
     /// `None` only while it is dropped.
-    queue: Option<SyncSender<Work>>,
+    queue: Option<SyncSender<Call>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -68,6 +86,7 @@ impl Embedded {
 
     async fn ask<T: Send + 'static>(
         &self,
+        people: usize,
         decide: impl FnOnce(&mut Engine<DiskJournal>, Now) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (reply, answer) = oneshot::channel();
@@ -77,7 +96,7 @@ impl Embedded {
             Box::new(move |durable| drop(reply.send(durable.clone().and(decided))))
         });
         let queue = self.queue.as_ref().ok_or_else(stopped)?;
-        queue.try_send(work).map_err(|refused| match refused {
+        queue.try_send(Call { people, work }).map_err(|refused| match refused {
             TrySendError::Full(_) => StoreError::Busy,
             TrySendError::Disconnected(_) => stopped(),
         })?;
@@ -120,8 +139,17 @@ impl EmbeddedLine {
         &self,
         decide: impl FnOnce(&mut Engine<DiskJournal>, &ZoneId, Now) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        self.ask_for(1, decide).await
+    }
+
+    /// The same for so many people.
+    async fn ask_for<T: Send + 'static>(
+        &self,
+        people: usize,
+        decide: impl FnOnce(&mut Engine<DiskJournal>, &ZoneId, Now) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let zone = self.zone.clone();
-        self.store.ask(move |engine, now| decide(engine, &zone, now)).await
+        self.store.ask(people, move |engine, now| decide(engine, &zone, now)).await
     }
 }
 
@@ -139,17 +167,17 @@ impl Line for EmbeddedLine {
 
     async fn join_once(&self, keys: Vec<Option<JoinKey>>) -> Result<JoinedOnce> {
         assert!((1..=MAX_BATCH).contains(&keys.len()), "a join of {}", keys.len());
-        self.ask(move |engine, zone, now| engine.join_once(zone, &keys, now)).await
+        self.ask_for(keys.len(), move |engine, zone, now| engine.join_once(zone, &keys, now)).await
     }
 
     async fn joined_before(&self, keys: Vec<JoinKey>) -> Result<Vec<Option<Ticket>>> {
         assert!((1..=MAX_BATCH).contains(&keys.len()), "{} keys", keys.len());
-        self.ask(move |engine, zone, now| engine.joined_before(zone, &keys, now)).await
+        self.ask_for(keys.len(), move |engine, zone, now| engine.joined_before(zone, &keys, now)).await
     }
 
     async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {
         assert!((1..=MAX_BATCH).contains(&claims.len()), "{} claims", claims.len());
-        self.ask(move |engine, zone, now| engine.enter(zone, &claims, now)).await
+        self.ask_for(claims.len(), move |engine, zone, now| engine.enter(zone, &claims, now)).await
     }
 
     async fn beat(&self, marks: Vec<PagePolls>, longest_period_ms: u32) -> Result<Snapshot> {
@@ -162,7 +190,7 @@ impl Line for EmbeddedLine {
 
     async fn leave(&self, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
         assert!((1..=MAX_BATCH).contains(&leavers.len()), "{} leavers", leavers.len());
-        self.ask(move |engine, zone, now| engine.leave(zone, &leavers, now)).await
+        self.ask_for(leavers.len(), move |engine, zone, now| engine.leave(zone, &leavers, now)).await
     }
 
     async fn bind(&self, claim: Claim, address: u64) -> Result<u64> {
@@ -202,18 +230,26 @@ fn stopped() -> StoreError {
 }
 
 /// The thread. It ends when the store is dropped and all calls are answered.
-fn run(mut engine: Engine<DiskJournal>, clock: Clock, calls: &Receiver<Work>) {
+fn run(mut engine: Engine<DiskJournal>, clock: Clock, calls: &Receiver<Call>) {
     let mut was_away = false;
+    let (mut mean_people, mut began) = (SMALL, Instant::now());
     while let Ok(first) = calls.recv() {
+        if let Some(rest) = SPACING.checked_sub(began.elapsed()).filter(|_| mean_people < SMALL) {
+            thread::sleep(rest);
+        }
+        began = Instant::now();
+        let mut people = 0;
         let group = std::iter::once(first).chain(calls.try_iter()).take(MAX_GROUP);
         let mut held = Vec::new();
         let done = catch_unwind(AssertUnwindSafe(|| {
             let now = clock.now();
-            for work in group {
-                held.push(work(&mut engine, now));
+            for call in group {
+                people += call.people;
+                held.push((call.work)(&mut engine, now));
             }
             engine.commit(now)
         }));
+        mean_people += (people as f64 - mean_people) * WEIGHT;
         let durable = done.unwrap_or_else(|_| Err(engine.abandon("it panicked while deciding".into())));
         for answer in held {
             answer(&durable);
@@ -243,7 +279,7 @@ mod tests {
         runtime().block_on(async {
             line.put(Policy::default()).await.expect("put");
             assert_eq!(line.join(3).await.expect("joins").first, 0);
-            let failed = store.ask::<()>(|_, _| panic!("on purpose")).await;
+            let failed = store.ask::<()>(1, |_, _| panic!("on purpose")).await;
             assert!(matches!(failed, Err(StoreError::Away(_))));
             assert_eq!(line.join(1).await.expect("joins again").first, 3);
         });
@@ -257,7 +293,7 @@ mod tests {
         runtime().block_on(async {
             line.put(Policy::default()).await.expect("put");
             let (release, released) = std::sync::mpsc::channel::<()>();
-            let mut stuck = Box::pin(store.ask(move |_, _| Ok(released.recv().is_ok())));
+            let mut stuck = Box::pin(store.ask(1, move |_, _| Ok(released.recv().is_ok())));
             let mut left = 0;
             // Each call is polled once, which sends it, and dropped.
             let busy = loop {
@@ -280,6 +316,21 @@ mod tests {
                 }
             };
             assert_eq!(next, left as u64);
+        });
+    }
+
+    #[test]
+    fn a_stream_of_calls_is_not_synced_one_by_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Arc::new(Embedded::open(dir.path()).expect("opens"));
+        let line = store.line(&ZoneId::parse("Z").expect("a name"));
+        runtime().block_on(async {
+            line.put(Policy::default()).await.expect("put");
+            let begun = Instant::now();
+            for _ in 0..10 {
+                line.join(1).await.expect("joins");
+            }
+            assert!(begun.elapsed() >= SPACING * 9, "{:?}", begun.elapsed());
         });
     }
 
