@@ -3,18 +3,26 @@
 //! Invariant: the source addresses are used in turn.
 
 use std::{
+    fmt,
+    future::poll_fn,
     io,
     net::{IpAddr, SocketAddr},
+    pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::client::conn::{http1, http2};
+use hyper::{
+    Request, Response,
+    body::Incoming,
+    client::conn::{TrySendError, http1, http2},
+};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::{AlertDescription, ClientConfig, pki_types::ServerName};
 use tokio::{
@@ -40,10 +48,76 @@ pub(crate) const REFUSED: &str = "connection refused";
 const HTTP2: &[u8] = b"h2";
 
 /// Sends requests over a connection.
-pub(crate) type Sender = http1::SendRequest<Full<Bytes>>;
+type Sender = http1::SendRequest<Full<Bytes>>;
 
 /// Sends requests over a connection for HTTP/2; a clone sends over the same one.
 pub(crate) type Http2Sender = http2::SendRequest<Full<Bytes>>;
+
+/// A connection for HTTP/1.1. Its caller moves the bytes, so no other task has to run between a call and its reply.
+pub(crate) struct Connection {
+    sender: Sender,
+    /// Moves the bytes of the connection; none when it has ended.
+    mover: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("has_ended", &self.mover.is_none()).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Whether it takes another request, as far as is known here: the server may have closed it.
+    pub(crate) async fn is_ready(&mut self) -> bool {
+        let Self { sender, mover } = self;
+        moved(mover, pin!(sender.ready())).await.is_ok()
+    }
+
+    /// Sends `request`, and awaits what `read` makes of the response.
+    ///
+    /// # Errors
+    /// What hyper says. It returns the request if it was not sent.
+    pub(crate) fn call<T, F: Future<Output = T>>(
+        &mut self,
+        request: Request<Full<Bytes>>,
+        read: impl FnOnce(Response<Incoming>) -> F,
+    ) -> impl Future<Output = Result<T, TrySendError<Request<Full<Bytes>>>>> {
+        // No future has the request: those of hundreds of thousands of users would move it again and again.
+        let (sent, mover) = (self.sender.try_send_request(request), &mut self.mover);
+        async move {
+            let response = moved(mover, pin!(sent)).await?;
+            Ok(moved(mover, pin!(read(response))).await)
+        }
+    }
+
+    /// Gives the connection a task of its own, which ends with it, for a response that is read later.
+    pub(crate) fn detached(self) -> Sender {
+        if let Some(mover) = self.mover {
+            tokio::spawn(mover);
+        }
+        self.sender
+    }
+}
+
+/// Awaits `outcome`, and moves the bytes of a connection meanwhile.
+async fn moved<T>(
+    mover: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    mut outcome: Pin<&mut impl Future<Output = T>>,
+) -> T {
+    poll_fn(|context| {
+        // The first round sends what `outcome` asks for. A head that was read makes it ask for the body, which the second round reads.
+        for _ in 0..2 {
+            if let Poll::Ready(outcome) = outcome.as_mut().poll(context) {
+                return Poll::Ready(outcome);
+            }
+            if mover.as_mut().is_some_and(|mover| mover.as_mut().poll(context).is_ready()) {
+                *mover = None;
+            }
+        }
+        outcome.as_mut().poll(context)
+    })
+    .await
+}
 
 /// The way to the target.
 #[derive(Debug)]
@@ -76,7 +150,7 @@ impl Connector {
     ///
     /// # Errors
     /// A short text, the same for each failure of a kind.
-    pub(crate) async fn open(&self) -> Result<Sender, String> {
+    pub(crate) async fn open(&self) -> Result<Connection, String> {
         within(self.connect()).await
     }
 
@@ -103,7 +177,7 @@ impl Connector {
         }
     }
 
-    async fn connect(&self) -> io::Result<Sender> {
+    async fn connect(&self) -> io::Result<Connection> {
         let stream = self.tcp().await?;
         match &self.tls {
             None => speak(stream).await,
@@ -147,15 +221,15 @@ async fn speak_http2(
 }
 
 /// Begins HTTP/1.1 on an open connection.
-async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> io::Result<Sender> {
-    let (sender, connection) = http1::Builder::new()
+async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> io::Result<Connection> {
+    let (sender, mover) = http1::Builder::new()
         .max_buf_size(BUFFER_BYTES)
         .handshake(TokioIo::new(stream))
         .await
         .map_err(io::Error::other)?;
-    // The sender shows when the connection ends.
-    tokio::spawn(async move { drop(connection.await) });
-    Ok(sender)
+    // The sender shows why the connection ended.
+    let mover = Box::pin(async move { drop(mover.await) });
+    Ok(Connection { sender, mover: Some(mover) })
 }
 
 fn failure(error: &io::Error) -> String {

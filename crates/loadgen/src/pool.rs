@@ -15,7 +15,7 @@ use hyper::{Request, Response, StatusCode, body::Incoming, header};
 use tokio::{sync::Semaphore, time::timeout};
 
 use crate::{
-    connect::{Connector, Sender},
+    connect::{Connection, Connector},
     events::Events,
     multiplex::Multiplex,
     target::Target,
@@ -55,7 +55,7 @@ pub struct Pool {
     /// The connections for HTTP/2; with them, the others are not used for calls.
     http2: Option<Multiplex>,
     // A stack: the connection used last is used next, so that no more are opened than are needed at once.
-    idle: Mutex<Vec<Sender>>,
+    idle: Mutex<Vec<Connection>>,
     free: Semaphore,
 }
 
@@ -79,43 +79,34 @@ impl Pool {
     /// A short text, the same for each failure of a kind.
     pub async fn call(
         &self,
-        request: Request<Full<Bytes>>,
+        mut request: Request<Full<Bytes>>,
         mut sending: impl FnMut(),
     ) -> Result<Reply, String> {
         if let Some(http2) = &self.http2 {
-            let sent = async { whole(http2.send(&self.connector, request, sending).await?).await };
+            // Boxed, like the opening of a connection below, so that each call does not move the state of what it seldom does.
+            let sent = Box::pin(async { whole(http2.send(&self.connector, request, sending).await?).await });
             return timeout(REPLY_TIMEOUT, sent).await.unwrap_or_else(|_| Err(no_reply()));
         }
         let _permit = self.free.acquire().await.map_err(|_| "the pool is closed")?;
-        let mut request = request;
         loop {
-            let (mut sender, fresh) = match self.idle_one().await {
-                Some(sender) => (sender, false),
-                None => (self.connector.open().await?, true),
+            let (mut connection, fresh) = match self.idle_one().await {
+                Some(connection) => (connection, false),
+                None => (Box::pin(self.connector.open()).await?, true),
             };
             sending();
-            let sent = async {
-                let response = match sender.try_send_request(request).await {
-                    Ok(response) => response,
-                    // hyper returns the request if it was not sent, because the server had closed an idle connection.
-                    // After any other failure the server may have handled the call; a retry could take a second place.
-                    Err(mut error) => {
-                        return match error.take_message() {
-                            Some(unsent) if !fresh => Ok(Err(unsent)),
-                            _ => Err(http_failure(error.error())),
-                        };
-                    }
-                };
-                Ok(Ok(whole(response).await?))
-            };
-            match timeout(REPLY_TIMEOUT, sent).await {
+            match timeout(REPLY_TIMEOUT, connection.call(request, whole)).await {
                 Err(_) => return Err(no_reply()),
-                Ok(Err(failure)) => return Err(failure),
-                Ok(Ok(Err(unsent))) => request = unsent,
-                Ok(Ok(Ok(reply))) => {
-                    self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+                Ok(Ok(reply)) => {
+                    let reply = reply?;
+                    self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
                     return Ok(reply);
                 }
+                // hyper returns the request if it was not sent, because the server had closed an idle connection.
+                // After any other failure the server may have handled the call; a retry could take a second place.
+                Ok(Err(mut error)) => match error.take_message() {
+                    Some(unsent) if !fresh => request = unsent,
+                    _ => return Err(http_failure(error.error())),
+                },
             }
         }
     }
@@ -130,7 +121,7 @@ impl Pool {
         request: Request<Full<Bytes>>,
         sending: impl FnOnce(),
     ) -> Result<Listening, String> {
-        let mut sender = self.connector.open().await?;
+        let mut sender = self.connector.open().await?.detached();
         sending();
         let opened = async {
             let response = sender.send_request(request).await.map_err(|error| http_failure(&error))?;
@@ -146,11 +137,11 @@ impl Pool {
         timeout(REPLY_TIMEOUT, opened).await.unwrap_or_else(|_| Err(no_reply()))
     }
 
-    async fn idle_one(&self) -> Option<Sender> {
+    async fn idle_one(&self) -> Option<Connection> {
         loop {
-            let mut sender = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-            if !sender.is_closed() && sender.ready().await.is_ok() {
-                return Some(sender);
+            let mut connection = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+            if connection.is_ready().await {
+                return Some(connection);
             }
         }
     }

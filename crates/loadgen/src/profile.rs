@@ -319,6 +319,19 @@ pub fn starts_us(steps: &[(u32, u32)], number: u32) -> u64 {
     at_s * 1_000_000
 }
 
+/// Before this time, in microseconds, the plan ends no user; `steps` are those of [`Profile::share`].
+#[must_use]
+pub fn first_end_us(steps: &[(u32, u32)]) -> u64 {
+    let (mut before, mut at_s) = (0, 0_u64);
+    for &(users, seconds) in steps {
+        if users < before {
+            return at_s * 1_000_000;
+        }
+        (before, at_s) = (users, at_s + u64::from(seconds));
+    }
+    at_s * 1_000_000
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -368,6 +381,12 @@ mod tests {
         assert_eq!(starts_us(&steps, 10), 10_000_000);
         assert_eq!(starts_us(&steps, 29), 29_000_000);
         assert_eq!(starts_us(&steps, 30), 35_000_000);
+    }
+
+    #[test]
+    fn the_first_step_with_fewer_users_ends_users() {
+        assert_eq!(first_end_us(&[(10, 10), (30, 20), (30, 5), (5, 1), (9, 1)]), 35_000_000);
+        assert_eq!(first_end_us(&[(10, 10), (10, 20)]), 30_000_000);
     }
 
     #[test]

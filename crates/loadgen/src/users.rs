@@ -153,6 +153,12 @@ impl User {
         }
     }
 
+    /// Whether the run goes on, and it is before `us`.
+    #[must_use]
+    pub fn stays(&self, us: u64) -> bool {
+        self.crowd.clock.now_us() < us && !self.crowd.is_stopping()
+    }
+
     async fn poll(&mut self) {
         if let Some(stream) = self.stream.take() {
             Box::pin(self.listen(stream)).await;
