@@ -15,7 +15,7 @@ use std::{
         mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use admission::{
@@ -36,9 +36,9 @@ const QUEUE: usize = 1_024;
 /// How many calls are decided and synced together at most.
 const MAX_GROUP: usize = 256;
 
-/// While groups are small, a group begins so long after the one before it at least. A sync costs as much processor time as a dozen joins, and
-/// without a rest a stream of joins had one for each one or two of them. A call after a longer pause does not wait.
-const SPACING: Duration = Duration::from_millis(4);
+/// While groups are small, a group begins so long after the one before it at least, in milliseconds. A sync costs as much processor time as a
+/// dozen joins, and without a rest a stream of joins had one for each one or two of them. A call after a longer pause does not wait.
+const SPACING_MS: u64 = 4;
 
 /// Groups of fewer people on average are small.
 const SMALL: f64 = 12.0;
@@ -232,17 +232,18 @@ fn stopped() -> StoreError {
 /// The thread. It ends when the store is dropped and all calls are answered.
 fn run(mut engine: Engine<DiskJournal>, clock: Clock, calls: &Receiver<Call>) {
     let mut was_away = false;
-    let (mut mean_people, mut began) = (SMALL, Instant::now());
+    let (mut mean_people, mut began_ms) = (SMALL, 0);
     while let Ok(first) = calls.recv() {
-        if let Some(rest) = SPACING.checked_sub(began.elapsed()).filter(|_| mean_people < SMALL) {
-            thread::sleep(rest);
+        let since_ms = clock.now().ms.saturating_sub(began_ms);
+        if mean_people < SMALL && since_ms < SPACING_MS {
+            thread::sleep(Duration::from_millis(SPACING_MS - since_ms));
         }
-        began = Instant::now();
         let mut people = 0;
         let group = std::iter::once(first).chain(calls.try_iter()).take(MAX_GROUP);
         let mut held = Vec::new();
         let done = catch_unwind(AssertUnwindSafe(|| {
             let now = clock.now();
+            began_ms = now.ms;
             for call in group {
                 people += call.people;
                 held.push((call.work)(&mut engine, now));
@@ -326,11 +327,12 @@ mod tests {
         let line = store.line(&ZoneId::parse("Z").expect("a name"));
         runtime().block_on(async {
             line.put(Policy::default()).await.expect("put");
-            let begun = Instant::now();
+            let begun = tokio::time::Instant::now();
             for _ in 0..10 {
                 line.join(1).await.expect("joins");
             }
-            assert!(begun.elapsed() >= SPACING * 9, "{:?}", begun.elapsed());
+            // The clock counts whole milliseconds.
+            assert!(begun.elapsed() >= Duration::from_millis(9 * SPACING_MS - 1), "{:?}", begun.elapsed());
         });
     }
 
