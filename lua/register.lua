@@ -2,7 +2,8 @@
 --
 -- The register is one hash: zone -> its definition as text, "#routes" -> the routes that operators set, "#rev" -> its
 -- revision, "#born" -> when it was created, in microseconds since 1970, and, if it was written back, "#from" -> the revision
--- that was written back. A revision is the minute in which the register was created, counted from 2026, times 2^28, plus the
+-- that was written back, and "#again" -> the one that this led to. If that was lost and written back unchanged, "#from" stays: it
+-- says which changes the register has. A revision is the minute in which the register was created, counted from 2026, times 2^28, plus the
 -- number of its changes. So a register that was created again after a loss has a larger revision than the lost one, unless
 -- that was in the same minute: then "#born" tells them apart. The older register is right, because only a server that knows
 -- no register creates one. A register that is written back continues at a much higher revision than any server can have
@@ -14,7 +15,7 @@
 
 local LIFE, AGAIN, FIRST_MINUTE, FORMAT = 268435456, 1024, 29453760, 1
 
-local about = redis.pcall('HMGET', KEYS[1], '#rev', '#from', '#born', '#format')
+local about = redis.pcall('HMGET', KEYS[1], '#rev', '#from', '#born', '#format', '#again')
 if about.err then
   -- A value of another type is no register.
   redis.call('UNLINK', KEYS[1])
@@ -29,17 +30,21 @@ local rev = tonumber(about[1] or '')
 local kept = rev ~= nil
 rev = rev or 0
 local written_back, born = tonumber(about[2] or '') or 0, tonumber(about[3] or '') or 0
+-- Earlier versions wrote no "#again".
+local is_unchanged = written_back > 0 and rev == (tonumber(about[5] or '') or written_back + AGAIN)
 
 -- Whether the register lost something that a server knows: it has revision `has` of the register that was created at
 -- `has_born`, or at 0 if it does not know when. The server that wrote the register back may have known less: some changes
 -- fewer, which is less than the distance of two registers that were written back. If the register was changed since, that
--- change counts.
+-- change counts. A register that is written back goes on by a multiple of AGAIN, so the rest says how many changes it has.
+-- Also returns by how much its revision is above the server's, if the two are of one life.
 local function lost(has, has_born)
   local life, of = math.floor(rev / LIFE), math.floor(has / LIFE)
   if life == of and born > 0 and has_born > 0 then life, of = born, has_born end
-  local knew_less = written_back > 0 and rev == written_back + AGAIN and has > written_back and
-    has < written_back + AGAIN / 2
-  return has > 0 and (not kept or life > of or (life == of and (rev < has or knew_less)))
+  local more = (has - written_back) % AGAIN
+  local knew_less = is_unchanged and has > written_back and has < rev and more > 0 and more < AGAIN / 2
+  local is_lost = not kept or life > of or (life == of and (rev < has or knew_less))
+  return has > 0 and is_lost, life == of and math.max(rev - has, 0) or 0
 end
 
 -- The first revision of a register that is created now.

@@ -34,6 +34,9 @@ const ROUTES: &str = "#routes";
 /// The field that says when the register was created.
 const BORN: &str = "#born";
 
+/// The field that says which revision was written back. A reply has it if nothing changed since.
+const FROM: &str = "#from";
+
 /// How many revisions one life of the register can have, as in `lua/register.lua`.
 const LIFE: u64 = 1 << 28;
 
@@ -54,6 +57,8 @@ pub(super) struct Register {
     rev: u64,
     /// When it was created, in microseconds since 1970; 0 if that is not known, because an older version created it.
     born: u64,
+    /// The revision with the same content that was written back first; 0 if there is none.
+    from: u64,
     pub(super) zones: BTreeMap<ZoneId, Definition>,
     routes: Option<Arc<str>>,
     /// What the clock of its node showed, in milliseconds since 1970, and when the answer came.
@@ -196,6 +201,9 @@ impl Register {
         if let Some(routes) = &self.routes {
             args.extend([ROUTES.as_bytes(), routes.as_bytes()].map(Bytes::copy_from_slice));
         }
+        if self.from != 0 {
+            args.extend([Bytes::from_static(FROM.as_bytes()), text(self.from)]);
+        }
         args
     }
 
@@ -228,8 +236,12 @@ impl Register {
                 self.routes = utf8.ok().map(Into::into);
                 return self.routes.is_some();
             }
+            let number = || utf8.ok().and_then(|number| number.parse().ok()).unwrap_or(0);
             if field == BORN.as_bytes() {
-                self.born = utf8.ok().and_then(|number| number.parse().ok()).unwrap_or(0);
+                self.born = number();
+            }
+            if field == FROM.as_bytes() {
+                self.from = number();
             }
             // Other such fields are those of a later version.
             return true;
@@ -415,7 +427,7 @@ impl<C: Client> Redis<C> {
     /// changes came between, the next read has all of them.
     fn remember_change(&self, mut register: Register, rev: Option<u64>, change: impl FnOnce(&mut Register)) {
         let Some(rev) = rev.filter(|rev| register.rev != 0 && *rev == register.rev + 1) else { return };
-        register.rev = rev;
+        (register.rev, register.from) = (rev, 0);
         change(&mut register);
         let mut kept = lock(&self.register);
         if !kept.is_after(&register) {
