@@ -206,8 +206,7 @@ impl Auditor {
     /// Whether a node's clock was set while no server ran that had seen a ticket of `since`. A server that stands still or is
     /// cut off, from then until now or until it is too late, does not run; nor does one in the other part of a divided network, because
     /// it is too late once one in the node's part has called. A server that starts may be the first to call: the others call once a second,
-    /// and while a slot is half moved none reaches the zone. So may one that nobody asked since the state was lost: it has not heard of the
-    /// zone's clock in the new epoch.
+    /// and while a slot is half moved none reaches the zone.
     pub(super) fn nobody_knows_the_time(&self, since: u64, now: u64) -> bool {
         self.clock_set.iter().any(|&at| {
             let is_silent = |life: &Life| {
@@ -225,14 +224,7 @@ impl Auditor {
             let half_moved = self.half_moved.iter().filter(|&&(from, until)| from <= at && at <= until);
             let is_beginner_first =
                 half_moved.map(|&(_, until)| until + 5_000).chain([at + 1_500]).any(begins);
-            let lost = self.wiped.iter().filter(|&&wiped| since <= wiped && wiped <= at);
-            let is_stranger_first = lost.max().is_some_and(|&wiped| {
-                let is_unasked =
-                    |life: &Life| !self.answers[life.server].iter().any(|ms| (wiped..=at).contains(ms));
-                self.lives.iter().any(|life| life.from < at && life.until > at && is_unasked(life))
-            });
-            (since..=now).contains(&at)
-                && (is_beginner_first || is_stranger_first || self.server_sides.iter().any(nobody))
+            (since..=now).contains(&at) && (is_beginner_first || self.server_sides.iter().any(nobody))
         })
     }
 }
