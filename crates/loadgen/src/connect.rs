@@ -53,11 +53,14 @@ type Sender = http1::SendRequest<Full<Bytes>>;
 /// Sends requests over a connection for HTTP/2; a clone sends over the same one.
 pub(crate) type Http2Sender = http2::SendRequest<Full<Bytes>>;
 
+/// Moves the bytes of a connection until it ends.
+type Mover = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// A connection for HTTP/1.1. Its caller moves the bytes, so no other task has to run between a call and its reply.
 pub(crate) struct Connection {
     sender: Sender,
-    /// Moves the bytes of the connection; none when it has ended.
-    mover: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    /// None when the connection has ended.
+    mover: Option<Mover>,
 }
 
 impl fmt::Debug for Connection {
@@ -100,10 +103,7 @@ impl Connection {
 }
 
 /// Awaits `outcome`, and moves the bytes of a connection meanwhile.
-async fn moved<T>(
-    mover: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    mut outcome: Pin<&mut impl Future<Output = T>>,
-) -> T {
+async fn moved<T>(mover: &mut Option<Mover>, mut outcome: Pin<&mut impl Future<Output = T>>) -> T {
     poll_fn(|context| {
         // The first round sends what `outcome` asks for. A head that was read makes it ask for the body, which the second round reads.
         for _ in 0..2 {

@@ -212,9 +212,11 @@ fn attack(
     let step = transaction(move |goose| {
         Box::pin(async move {
             if let Some(user) = goose.get_session_data_mut::<User>() {
-                user.step().await;
-                while user.stays(ends_us) {
+                loop {
                     user.step().await;
+                    if !user.stays(ends_us) {
+                        break;
+                    }
                 }
             }
             Ok(())

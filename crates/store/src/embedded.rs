@@ -272,11 +272,17 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
     }
 
-    #[test]
-    fn a_panic_fails_its_group_and_loses_nothing() {
+    /// A store in a directory of its own, and the line of a zone in it.
+    fn opened() -> (tempfile::TempDir, Arc<Embedded>, EmbeddedLine) {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Arc::new(Embedded::open(dir.path()).expect("opens"));
         let line = store.line(&ZoneId::parse("Z").expect("a name"));
+        (dir, store, line)
+    }
+
+    #[test]
+    fn a_panic_fails_its_group_and_loses_nothing() {
+        let (_dir, store, line) = opened();
         runtime().block_on(async {
             line.put(Policy::default()).await.expect("put");
             assert_eq!(line.join(3).await.expect("joins").first, 0);
@@ -288,9 +294,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_is_busy_and_callers_may_leave() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let store = Arc::new(Embedded::open(dir.path()).expect("opens"));
-        let line = store.line(&ZoneId::parse("Z").expect("a name"));
+        let (_dir, store, line) = opened();
         runtime().block_on(async {
             line.put(Policy::default()).await.expect("put");
             let (release, released) = std::sync::mpsc::channel::<()>();
@@ -322,9 +326,7 @@ mod tests {
 
     #[test]
     fn a_stream_of_calls_is_not_synced_one_by_one() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let store = Arc::new(Embedded::open(dir.path()).expect("opens"));
-        let line = store.line(&ZoneId::parse("Z").expect("a name"));
+        let (_dir, _store, line) = opened();
         runtime().block_on(async {
             line.put(Policy::default()).await.expect("put");
             let begun = tokio::time::Instant::now();
