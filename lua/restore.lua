@@ -38,8 +38,12 @@ local w_now = tonumber(ARGV[3])
 local raw = call('GET', KEYS[1])
 if raw then
   read_header(raw)
-  -- The clocks of two lines are not comparable, nor is the clock of an earlier epoch.
-  if z.born ~= w.born or w.epoch < z.epoch then ARGV[3], ARGV[4] = '0', '0' end
+  -- The clocks of two lines are not comparable, and that of an earlier epoch is an upper bound at most.
+  if z.born ~= w.born then
+    ARGV[3], ARGV[4] = '0', '0'
+  elseif w.epoch < z.epoch then
+    ARGV[1] = int(w.epoch)
+  end
 else
   create(w.epoch, policy_at, true)
   z.born, z.floor, z.start, z.next, z.base = w.born, w.floor, w.start, w.next, w.base

@@ -218,9 +218,10 @@ local function check_opening(shown, lo, hi)
 end
 
 -- Time. The zone's clock is the clock of Redis minus an offset, kept within the bounds that the server passes. So a node
--- whose clock differs, or was set, neither opens a window early nor stops the line. The bounds of an earlier epoch do not
--- count. Without bounds a long time cannot be told from a clock that was set. If another process has the state now
--- (`is_other`), its clock says nothing: as much time has passed as the server knows of at least, and none without bounds.
+-- whose clock differs, or was set, neither opens a window early nor stops the line. The bounds of an earlier epoch may be of
+-- another clock: they only keep this one from running ahead. Without bounds a long time cannot be told from a clock that was
+-- set. If another process has the state now (`is_other`), its clock says nothing: as much time has passed as the server knows
+-- of at least, and none without bounds.
 -- The clock leaps (by `leap_ms`, 0 for none) if time passes that only a node without bounds shows, or that only a server knows,
 -- because calls without bounds had set the clock back.
 -- A call that stood still on its way has old bounds, and looks as if the clock was set. Nobody enters by it, and it does not set the
@@ -248,8 +249,11 @@ local function set_clock(is_other)
   elseif is_other then
     now = z.now
   else
-    leap_ms = max(shown - z.now, 0)
-    is_late = late_since ~= nil
+    -- Bounds that the clock has passed already say nothing.
+    local is_ahead = hi >= z.now and shown > hi
+    if is_ahead then now = hi end
+    leap_ms = max(now - z.now, 0)
+    is_late = late_since ~= nil or is_ahead and shown > hi + LATE_MS
   end
   if leap_ms <= LEAP_MS then leap_ms = 0 end
   now = max(now, z.now)

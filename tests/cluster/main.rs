@@ -351,6 +351,7 @@ fn without_a_guard() {
     let plan = |seed| match rule {
         Rule::Apart => Plan::of(seed).with_a_file(),
         Rule::Once => Plan::of(seed).with_one_asked(),
+        Rule::Earlier => Plan::of(seed).with_storms(),
         Rule::Opening => Plan::of(seed).with_an_opening(),
         Rule::Dealt | Rule::Undrawn => Plan::of(seed).with_a_draw(),
         Rule::Inside | Rule::Unseen => Plan::of(seed).with_people_inside(),

@@ -52,6 +52,8 @@ pub enum Rule {
     Anew = 17,
     /// Servers learn nothing of who ended by calls of other servers.
     Ended = 18,
+    /// The bounds of an earlier epoch do not keep the zone's clock from running ahead.
+    Earlier = 19,
 }
 
 impl Rule {
@@ -92,6 +94,7 @@ impl Rule {
             Self::Once => &[("drift, is_first = tonumber(first), false", "is_first = true")],
             Self::Anew => &[("    z.earlier_at, z.earlier = z.presumed_at, z.presumed\n", "")],
             Self::Ended => &[("if is_left_behind or s.ended > has then", "if false then")],
+            Self::Earlier => &[("local is_ahead = hi >= z.now and shown > hi", "local is_ahead = false")],
             Self::Kept => &[("  if next(freed) then add_kept(freed, parts) end\n", "")],
         }
     }
@@ -135,7 +138,7 @@ pub(super) fn script(script: &'static Script) -> &'static Script {
 }
 
 /// All rules.
-pub const RULES: [Rule; 18] = [
+pub const RULES: [Rule; 19] = [
     Rule::Revision,
     Rule::Cap,
     Rule::Restore,
@@ -154,6 +157,7 @@ pub const RULES: [Rule; 18] = [
     Rule::Once,
     Rule::Anew,
     Rule::Ended,
+    Rule::Earlier,
 ];
 
 #[cfg(test)]
