@@ -1,6 +1,6 @@
 //! An event whose order is drawn.
 
-use admission::{DrawFallback, DrawTerms, Event, Moment, Notice, Outside, Randomness, ZoneId};
+use admission::{DrawFallback, DrawTerms, Event, Moment, Notice, Outside, RandomnessSource, ZoneId};
 
 /// The event of this name. It lasts by the clock of the machine, and by those of simulations.
 pub(crate) fn drawn_event(id: &str) -> Event {
@@ -16,7 +16,7 @@ pub(crate) fn drawn_event(id: &str) -> Event {
         after_page: None,
         admit_per_minute: None,
         max_active: None,
-        draw: Some(DrawTerms { randomness: Randomness::Drand, fallback: DrawFallback::Wait }),
+        draw: Some(DrawTerms { randomness: RandomnessSource::Drand, fallback: DrawFallback::Wait }),
         notice: Notice::default(),
     }
 }

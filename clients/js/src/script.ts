@@ -1,5 +1,5 @@
 // weir.js: a place for web pages without a build, as the global `Weir`. docs/app/waiting-page.md describes its interface.
-// scripts/build-weir-js bundles it into crates/server/src/http/wait/weir.js.
+// scripts/build-weir-js bundles it into crates/server/src/http/waiting_page/weir.js.
 
 import { browser } from "./browser.js";
 import { begin, type Place, type State } from "./place.js";

@@ -52,8 +52,8 @@ pub use policy::{
     Policy, PolicyFault, RULE_FIELDS, SECOND_FIELDS, TextFault, ZoneId, ZoneIdFault,
 };
 pub use schedule::{
-    DrawFallback, DrawTerms, Event, Moment, NoEvent, NoPageAddress, Outside, PageAddress, Phase, Randomness,
-    Schedule, ScheduleFault, Stage,
+    DrawFallback, DrawTerms, Event, Moment, NoEvent, NoPageAddress, Outside, PageAddress, Phase,
+    RandomnessSource, Schedule, ScheduleFault, Stage,
 };
 pub use seal::{BadSeal, BypassSealer, KeyId, SEALED_LEN, SealKey, Sealer, Seals, VISIT_LEN, VisitSealer};
 pub use segment::{IDLE_AGE, PAGE_TICKETS, PAGE_WORDS, SEGMENT, SEGMENT_WORDS, Words};

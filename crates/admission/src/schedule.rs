@@ -149,9 +149,9 @@ fn word_of<T: PartialEq>(all: &[(T, &'static str)], of: T) -> &'static str {
     all.iter().find(|(value, _)| *value == of).map_or("", |(_, word)| word)
 }
 
-/// The randomness that decides a draw.
+/// Where the randomness comes from that decides a draw.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Randomness {
+pub enum RandomnessSource {
     /// A round of drand that comes after the freeze.
     Drand,
     /// A value that an operator states after the freeze. The text says where it comes from; see [`DrawTerms::SOURCE_MAX`].
@@ -188,7 +188,7 @@ impl DrawFallback {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrawTerms {
     /// What decides.
-    pub randomness: Randomness,
+    pub randomness: RandomnessSource,
     /// What happens without it.
     pub fallback: DrawFallback,
 }
@@ -502,8 +502,8 @@ impl Event {
             number(self.max_active)
         );
         let stated = self.draw.as_ref().and_then(|draw| match &draw.randomness {
-            Randomness::Drand => None,
-            Randomness::Stated(source) => Some((STATED, &**source)),
+            RandomnessSource::Drand => None,
+            RandomnessSource::Stated(source) => Some((STATED, &**source)),
         });
         if let Some(draw) = &self.draw {
             text.extend([" draw ", draw.fallback.word()]);
@@ -534,20 +534,20 @@ impl Event {
             number => number.parse().map(Some).map_err(|_| NoEvent),
         };
         let mut notice = Vec::new();
-        let mut randomness = Randomness::Drand;
+        let mut randomness = RandomnessSource::Drand;
         let (mut before_page, mut after_page) = (None, None);
         let page = |text| PageAddress::parse(text).map(Some).map_err(|_| NoEvent);
         while let Some(language) = parts.next() {
             let text = parts.next().ok_or(NoEvent)?;
             match language {
-                STATED => randomness = Randomness::Stated(DrawTerms::source(text).ok_or(NoEvent)?),
+                STATED => randomness = RandomnessSource::Stated(DrawTerms::source(text).ok_or(NoEvent)?),
                 BEFORE_PAGE => before_page = page(text)?,
                 AFTER_PAGE => after_page = page(text)?,
                 language => notice.push((language, text)),
             }
         }
         let draw = match order {
-            [] if randomness == Randomness::Drand => None,
+            [] if randomness == RandomnessSource::Drand => None,
             ["draw", fallback] => {
                 Some(DrawTerms { randomness, fallback: DrawFallback::named(fallback).ok_or(NoEvent)? })
             }
@@ -576,8 +576,8 @@ impl Event {
             None => "arrival".to_owned(),
             Some(DrawTerms { randomness, fallback }) => {
                 let by = match randomness {
-                    Randomness::Drand => "drand".to_owned(),
-                    Randomness::Stated(source) => format!("{source:?}"),
+                    RandomnessSource::Drand => "drand".to_owned(),
+                    RandomnessSource::Stated(source) => format!("{source:?}"),
                 };
                 format!("draw by {by}, or else {}", fallback.word())
             }
@@ -719,7 +719,7 @@ pub(crate) mod tests {
     }
 
     /// The same sale, by draw.
-    pub(crate) fn drawn(randomness: Randomness, fallback: DrawFallback) -> Event {
+    pub(crate) fn drawn(randomness: RandomnessSource, fallback: DrawFallback) -> Event {
         Event { draw: Some(DrawTerms { randomness, fallback }), ..sale() }
     }
 
@@ -873,13 +873,13 @@ pub(crate) mod tests {
     #[test]
     fn a_draw_whose_list_is_frozen_stays() {
         let schedule = |events| Schedule::new(events, &Policy::default()).expect("a schedule");
-        let old = schedule(vec![drawn(Randomness::Drand, DrawFallback::Wait)]);
+        let old = schedule(vec![drawn(RandomnessSource::Drand, DrawFallback::Wait)]);
         let begun_s = u64::from(old.events()[0].begins.unix_s());
         let frozen = Err(ScheduleFault::Frozen(old.events()[0].id.clone()));
-        let event = drawn(Randomness::Drand, DrawFallback::Wait);
+        let event = drawn(RandomnessSource::Drand, DrawFallback::Wait);
         let later = Event { begins: moment("2026-12-01T09:05[Europe/Berlin]"), ..event.clone() };
         // Its checkpoint says what decides. What is shown of the event must say the same.
-        let other = drawn(Randomness::Stated("six dice".into()), DrawFallback::Wait);
+        let other = drawn(RandomnessSource::Stated("six dice".into()), DrawFallback::Wait);
         let changes = [vec![], vec![later], vec![sale()], vec![other]].map(schedule);
         for new in &changes {
             assert_eq!(old.check_frozen(new, begun_s - 1), Ok(()), "before it begins");
@@ -898,7 +898,7 @@ pub(crate) mod tests {
     #[test]
     fn a_draw_that_is_made_after_its_beginning_is_named() {
         let schedule = |events| Schedule::new(events, &Policy::default()).expect("a schedule");
-        let event = drawn(Randomness::Drand, DrawFallback::Wait);
+        let event = drawn(RandomnessSource::Drand, DrawFallback::Wait);
         let new = schedule(vec![event.clone()]);
         let (begun_s, over_s) = (at("2026-12-01T08:00:00Z"), at("2026-12-01T11:00:00Z"));
         let said = |before: &Schedule, unix_s| new.begun_draws(before, unix_s).join("; ");
@@ -919,8 +919,8 @@ pub(crate) mod tests {
         for event in [
             sale(),
             event("a", "2026-12-01T08:00:00Z", "2026-12-01T09:00:00Z", "2026-12-01T10:00:00Z"),
-            drawn(Randomness::Drand, DrawFallback::Wait),
-            drawn(Randomness::Stated("six dice".into()), DrawFallback::Arrival),
+            drawn(RandomnessSource::Drand, DrawFallback::Wait),
+            drawn(RandomnessSource::Stated("six dice".into()), DrawFallback::Arrival),
         ] {
             assert_eq!(Event::parse(&event.text()), Ok(event.clone()));
             for (cut, _) in event.text().char_indices() {

@@ -94,7 +94,7 @@ impl Routes {
 
     /// The zones in which visitors wait. A zone comes as often as it has routes.
     pub fn gated(&self) -> impl Iterator<Item = &Gated> {
-        self.all.iter().filter_map(|route| match &route.outcome {
+        self.all.iter().filter_map(|route| match &route.action {
             RouteAction::Zone(gated) => Some(gated),
             RouteAction::Bypass | RouteAction::Deny => None,
         })
@@ -261,7 +261,7 @@ impl Routes {
                     format!("fits: {}", some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
                 }
             };
-            let outcome = match (decision(Some((index, route)), request, path), &route.outcome) {
+            let outcome = match (decision(Some((index, route)), request, path), &route.action) {
                 (Decision::LetThrough { exemption: Some(why), .. }, RouteAction::Zone(gated)) => {
                     format!("let through without waiting in {}, because {why}", gated.zone)
                 }
@@ -289,7 +289,7 @@ fn decision<'r>(
     path: &RoutePath<'_>,
 ) -> Decision<'r> {
     let Some((index, route)) = route else { return Decision::Unrouted };
-    match &route.outcome {
+    match &route.action {
         RouteAction::Bypass => Decision::LetThrough { index, exemption: None },
         RouteAction::Deny => Decision::Denied { index },
         RouteAction::Zone(gated) => match exemption::of(request, path) {

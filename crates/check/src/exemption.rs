@@ -111,7 +111,7 @@ pub fn of(request: &Request<'_>, path: &RoutePath<'_>) -> Option<Exemption> {
 /// `everything`.
 #[must_use]
 pub fn never_waits(route: &Route) -> bool {
-    let is_exempt = matches!(&route.outcome, RouteAction::Zone(gated) if !gated.everything);
+    let is_exempt = matches!(&route.action, RouteAction::Zone(gated) if !gated.everything);
     let of_paths = |patterns: &[Pattern]| {
         patterns.iter().all(|pattern| of_file(&pattern.as_str().replace('*', "-")).is_some())
     };

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`request`] | the request of a visitor, as a proxy describes it |
 //! | [`decision`] | what the routes decide about it, and why |
-//! | [`route`] | a route: its conditions and its outcome |
+//! | [`route`] | a route: its conditions and its action |
 //! | [`written`] | routes as they are written, in files and in JSON |
 //! | [`readings`] | the paths that servers read in the target of one request |
 //! | [`path`], [`host`], [`pattern`] | what conditions compare |

@@ -99,7 +99,7 @@ pub struct Route {
     /// All of them hold for a request that fits.
     pub conditions: Vec<Condition>,
     /// What happens to it.
-    pub outcome: RouteAction,
+    pub action: RouteAction,
 }
 
 impl Condition {
@@ -170,12 +170,12 @@ impl fmt::Display for Route {
         for condition in &self.conditions {
             write!(f, "{condition}, ")?;
         }
-        match &self.outcome {
+        match &self.action {
             RouteAction::Zone(gated) => write!(f, "waits in {}", gated.zone)?,
             RouteAction::Bypass => f.write_str("let through")?,
             RouteAction::Deny => f.write_str("refused")?,
         }
-        match &self.outcome {
+        match &self.action {
             RouteAction::Zone(Gated { everything: true, .. }) => f.write_str(", everything"),
             _ => Ok(()),
         }
@@ -185,7 +185,7 @@ impl fmt::Display for Route {
 impl Route {
     /// Whether it makes visitors wait or refuses them, and so must not be got around.
     fn restricts(&self) -> bool {
-        self.outcome != RouteAction::Bypass
+        self.action != RouteAction::Bypass
     }
 
     /// The condition that does not hold, or nothing if the request fits with this reading of its path.
@@ -210,7 +210,7 @@ impl Route {
     }
 
     pub(crate) fn denies(&self) -> bool {
-        self.outcome == RouteAction::Deny
+        self.action == RouteAction::Deny
     }
 
     /// Its condition about the host.

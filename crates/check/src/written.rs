@@ -99,7 +99,7 @@ pub fn read(fields: &Object, number: usize) -> Result<Route, RouteFault> {
     };
     let (bypass, deny) = (flag("bypass")?, flag("deny")?);
     let (everything, bind_address) = (flag("everything")?, flag("bind_address")?);
-    let outcome = match (zone, bypass, deny) {
+    let action = match (zone, bypass, deny) {
         (Some(zone), false, false) => {
             RouteAction::Zone(Gated { everything, bind_address, ..Gated::new(zone) })
         }
@@ -109,16 +109,16 @@ pub fn read(fields: &Object, number: usize) -> Result<Route, RouteFault> {
             return Err(fault("", "needs exactly one of `zone = \"ID\"`, `bypass = true` and `deny = true`"));
         }
     };
-    if !matches!(outcome, RouteAction::Zone(_))
+    if !matches!(action, RouteAction::Zone(_))
         && let Some(name) = ["everything", "bind_address"].iter().find(|name| fields.contains_key(**name))
     {
         return Err(fault(name, "is for routes with a zone; remove it"));
     }
-    let conditions = conditions(fields, &outcome)?;
-    if outcome == RouteAction::Bypass && conditions.is_empty() {
+    let conditions = conditions(fields, &action)?;
+    if action == RouteAction::Bypass && conditions.is_empty() {
         return Err(fault("", "lets everybody through; give it a condition, or remove it"));
     }
-    Ok(Route { name, conditions, outcome })
+    Ok(Route { name, conditions, action })
 }
 
 fn name_of(value: &Value) -> Result<String, String> {
@@ -129,7 +129,7 @@ fn name_of(value: &Value) -> Result<String, String> {
     Ok(text.clone())
 }
 
-fn conditions(fields: &Object, outcome: &RouteAction) -> Result<Vec<Condition>, RouteFault> {
+fn conditions(fields: &Object, action: &RouteAction) -> Result<Vec<Condition>, RouteFault> {
     let mut found = Vec::new();
     let pattern = |field: &str, text: &str| Pattern::new(text).map_err(|wrong| fault(field, wrong));
     if let Some(value) = fields.get("host") {
@@ -151,7 +151,7 @@ fn conditions(fields: &Object, outcome: &RouteAction) -> Result<Vec<Condition>, 
         };
         found.push(Condition::Method(list(value, "method", method)?));
     }
-    let opens = *outcome == RouteAction::Bypass;
+    let opens = *action == RouteAction::Bypass;
     for (name, value) in table(fields, "header")? {
         let header = HeaderName::try_from(name.as_str())
             .map_err(|_| fault("header", format!("`{name}` is not the name of a header")))?;
@@ -339,7 +339,7 @@ fn written(route: &Route, secret: impl Fn(&SecretDigest) -> Value) -> Value {
     let mut fields = Object::new();
     let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
     put("name", route.name.as_str().into());
-    match &route.outcome {
+    match &route.action {
         RouteAction::Bypass => drop(put("bypass", true.into())),
         RouteAction::Deny => drop(put("deny", true.into())),
         RouteAction::Zone(Gated { zone, everything, bind_address, .. }) => {

@@ -11,10 +11,10 @@ use wait::{Comparison, Forecast, Learned, View};
 
 /// What this server learnt about one zone.
 #[derive(Debug)]
-pub struct ZoneForecast(Mutex<Known>);
+pub struct ZoneForecast(Mutex<Learning>);
 
 #[derive(Debug)]
-struct Known {
+struct Learning {
     forecast: Forecast,
     comparison: Comparison,
 }
@@ -23,7 +23,7 @@ impl ZoneForecast {
     /// Nothing was learnt yet.
     #[must_use]
     pub fn new(policy: &Policy) -> Self {
-        Self(Mutex::new(Known { forecast: Forecast::new(policy, 0), comparison: Comparison::default() }))
+        Self(Mutex::new(Learning { forecast: Forecast::new(policy, 0), comparison: Comparison::default() }))
     }
 
     /// Learns from a snapshot, and makes the view of it.
@@ -64,7 +64,7 @@ impl ZoneForecast {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, Learning> {
         // What a panic left half done is learnt again.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

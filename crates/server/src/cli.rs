@@ -38,7 +38,7 @@ use crate::{
     config::{self, Config, ConfigFault, Sources},
     event_report,
     failure::{self, Failure},
-    http::wait::Pages,
+    http::waiting_page::Pages,
     otlp::{LogLayer, Otlp, OtlpSettings},
     output::print,
     panics, remote, serve,

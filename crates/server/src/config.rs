@@ -34,7 +34,7 @@ use crate::{
     access::AdminToken,
     draws::DrawSettings,
     fanout::FanoutSettings,
-    http::{cors::Origins, wait::WaitSettings},
+    http::{cors::Origins, waiting_page::WaitSettings},
     keys::SealSettings,
     otlp::OtlpSettings,
     passes::PassSettings,

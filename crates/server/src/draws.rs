@@ -106,7 +106,7 @@ type OverdueGauges = [Gauge; WaitsFor::ALL.len()];
 
 /// What this server knows of one draw.
 #[derive(Default)]
-struct Known {
+struct KnownDraw {
     /// What the store keeps, and its bytes.
     kept: Option<(Arc<KeptDraw>, Vec<u8>)>,
     /// When the store said so last, or was asked while the draw was not due.
@@ -123,7 +123,7 @@ struct Known {
 pub struct Draws {
     gate: Arc<Gate<AnyStore>>,
     settings: DrawSettings,
-    known: Mutex<HashMap<Key, Known>>,
+    known: Mutex<HashMap<Key, KnownDraw>>,
     /// How many are overdue, in the order of [`WaitsFor::ALL`].
     overdue: OverdueGauges,
 }
@@ -185,7 +185,7 @@ impl Draws {
         })
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Key, KnownDraw>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -351,10 +351,10 @@ impl Draws {
         // The announced round must not be known yet, whichever of the clocks is behind.
         let now_s = (census.unix_ms.max(store::unix_ms())).div_ceil(1_000);
         let announced = match &terms.randomness {
-            admission::Randomness::Drand => {
+            admission::RandomnessSource::Drand => {
                 Announced::Drand { round: QUICKNET.first_round_from(now_s + ROUND_AFTER_S) }
             }
-            admission::Randomness::Stated(source) => Announced::Stated { source: source.to_string() },
+            admission::RandomnessSource::Stated(source) => Announced::Stated { source: source.to_string() },
         };
         let fallback = match terms.fallback {
             DrawFallback::Wait => Fallback::Wait,

@@ -15,7 +15,7 @@
 //! | [`rules`] | the published rule of a zone |
 //! | [`routes_in_force`] | the routes of proxies that are in force |
 //! | [`stream`] | server-sent events, and the streams of waiting users |
-//! | [`wait`], [`console`], `asset` | pages and files |
+//! | [`waiting_page`], [`console`], `asset` | pages and files |
 //! | `reply` | the JSON of replies to polls |
 //! | `stock_shape`, `draw_path` | a tier of what is left, for the documents of both APIs; a draw that a path of either names |
 //! | [`request`], `query`, `body` | reading requests: the JSON of polls, the fields of a query, bodies with their limits |
@@ -51,7 +51,7 @@ pub mod routes_in_force;
 pub mod rules;
 mod stock_shape;
 pub mod stream;
-pub mod wait;
+pub mod waiting_page;
 
 use std::net::SocketAddr;
 

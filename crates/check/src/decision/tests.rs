@@ -13,8 +13,8 @@ fn matcher(text: &str) -> Matcher {
     Matcher::Patterns(vec![pattern(text)])
 }
 
-fn route(name: &str, conditions: Vec<Condition>, outcome: RouteAction) -> Route {
-    Route { name: name.to_owned(), conditions, outcome }
+fn route(name: &str, conditions: Vec<Condition>, action: RouteAction) -> Route {
+    Route { name: name.to_owned(), conditions, action }
 }
 
 fn zone(name: &str) -> RouteAction {
@@ -149,8 +149,8 @@ fn no_spelling_of_a_path_gets_around_a_line() {
 fn files_health_checks_and_preflights_do_not_wait_unless_everything_does() {
     let gated = |everything| {
         let zone = ZoneId::parse("Z").expect("a zone");
-        let outcome = RouteAction::Zone(Gated { everything, ..Gated::new(zone) });
-        Routes::new(vec![route("z", Vec::new(), outcome)])
+        let action = RouteAction::Zone(Gated { everything, ..Gated::new(zone) });
+        Routes::new(vec![route("z", Vec::new(), action)])
     };
     let asks: &[(&str, &str)] = &[("origin", "https://a"), ("access-control-request-method", "POST")];
     for (line, headers, reason) in [
@@ -231,8 +231,7 @@ fn a_spelling_that_some_server_reads_as_a_restricted_path_is_restricted() {
 #[test]
 fn a_pattern_that_lets_through_is_literal_and_one_that_restricts_is_not() {
     let method = |name: &str| Condition::Method(vec![name.to_owned()]);
-    let outcomes =
-        |outcome: RouteAction| Routes::new(vec![route("r", vec![path("/cart"), method("GET")], outcome)]);
+    let of = |action: RouteAction| Routes::new(vec![route("r", vec![path("/cart"), method("GET")], action)]);
     for (line, restricted) in [
         ("GET h/cart", true),
         ("GET h/cart/", false),
@@ -241,12 +240,12 @@ fn a_pattern_that_lets_through_is_literal_and_one_that_restricts_is_not() {
         ("get h/cart", false),
         ("GET h/%63art", false),
     ] {
-        for outcome in [RouteAction::Deny, zone("Z")] {
-            assert_eq!(find(&outcomes(outcome), line, &[]), "r", "{line}");
+        for action in [RouteAction::Deny, zone("Z")] {
+            assert_eq!(find(&of(action), line, &[]), "r", "{line}");
         }
-        assert_eq!(find(&outcomes(RouteAction::Bypass), line, &[]) == "r", restricted, "{line}");
+        assert_eq!(find(&of(RouteAction::Bypass), line, &[]) == "r", restricted, "{line}");
     }
-    assert_eq!(find(&outcomes(RouteAction::Deny), "POST h/cart", &[]), "none");
+    assert_eq!(find(&of(RouteAction::Deny), "POST h/cart", &[]), "none");
     let head = Routes::new(vec![route("r", vec![method("HEAD")], RouteAction::Deny)]);
     assert_eq!(find(&head, "GET h/", &[]), "none", "HEAD does not stand for GET");
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt};
 
 use admission::{
     DrawFallback, DrawTerms, Event, InstantFault, Moment, NoPageAddress, Notice, NoticeFault, Outside,
-    PageAddress, Randomness, ZoneId,
+    PageAddress, RandomnessSource, ZoneId,
 };
 use serde::{
     Deserialize, Deserializer, Serialize,
@@ -122,8 +122,8 @@ impl From<&Event> for EventJson {
             max_active: event.max_active,
             order: if event.draw.is_some() { DRAW } else { ARRIVAL }.to_owned(),
             randomness: event.draw.as_ref().map(|draw| match &draw.randomness {
-                Randomness::Drand => DRAND.to_owned(),
-                Randomness::Stated(source) => format!("{STATED}{source}"),
+                RandomnessSource::Drand => DRAND.to_owned(),
+                RandomnessSource::Stated(source) => format!("{STATED}{source}"),
             }),
             fallback: event.draw.as_ref().map(|draw| draw.fallback.word().to_owned()),
             notice: event
@@ -167,8 +167,8 @@ impl EventJson {
         }
         let text = self.randomness.as_deref().unwrap_or(DRAND);
         let randomness = match text.strip_prefix(STATED).map(DrawTerms::source) {
-            None if text == DRAND => Randomness::Drand,
-            Some(Some(source)) => Randomness::Stated(source),
+            None if text == DRAND => RandomnessSource::Drand,
+            Some(Some(source)) => RandomnessSource::Stated(source),
             _ => {
                 let what = format!(
                     "{text:?} is neither drand nor `stated: ` with a text of one line, of at most {} bytes, that says where the value \

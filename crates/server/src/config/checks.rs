@@ -30,7 +30,7 @@ use crate::{
     fanout::{FanoutSettings, nats},
     http::{
         cors::Origins,
-        wait::{WaitSettings, target::Target},
+        waiting_page::{WaitSettings, target::Target},
     },
     keys::SealSettings,
     otlp::{self, OtlpSettings},
@@ -483,7 +483,7 @@ pub(super) fn check(file: &str, text: FileText, open_files: u64) -> Result<Confi
         return Err(origin.fault(what));
     }
     for (route, origin) in &text.routes {
-        if let RouteAction::Zone(Gated { zone, .. }) = &route.outcome
+        if let RouteAction::Zone(Gated { zone, .. }) = &route.action
             && matches!(store, StoreSettings::Memory)
             && zones.iter().all(|(id, _)| id != zone)
         {

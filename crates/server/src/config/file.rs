@@ -23,7 +23,7 @@ use super::{
     settings::{Kind, Origin, SETTINGS, Setting, SettingValue, Value, out_of_range},
     values::no_such_word,
 };
-use crate::http::wait::target::Target;
+use crate::http::waiting_page::target::Target;
 
 const MAX_LEN: u64 = 4 << 20;
 

@@ -7,7 +7,7 @@ use gate::ZoneDraw;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{KeptDraw, Known};
+use super::{KeptDraw, KnownDraw};
 
 /// What a draw waits for whose event has begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -67,7 +67,7 @@ pub(super) fn stage_of(kept: Option<&KeptDraw>) -> &'static str {
 
 impl Progress {
     /// Where `draw` is, of which the server knows `known`.
-    pub(super) fn of(draw: &ZoneDraw, known: Option<&Known>) -> Self {
+    pub(super) fn of(draw: &ZoneDraw, known: Option<&KnownDraw>) -> Self {
         let kept = known.and_then(|known| known.kept.as_ref()).map(|(kept, _)| &**kept);
         let terms = kept.map(|kept| kept.checkpoint().terms());
         let waits_for = draw.is_due.then(|| match (kept, terms) {

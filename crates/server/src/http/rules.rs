@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use super::{
     asset::Asset,
     routes_in_force::{CheckResult, ServedRoutes},
-    wait::language::Language,
+    waiting_page::language::Language,
 };
 
 pub use seen::{SeenFault, SeenRule, SeenRules};
@@ -49,7 +49,7 @@ impl Bypasses {
             return (found, through);
         }
         for (index, route) in now.routes.all().iter().enumerate() {
-            if route.outcome == RouteAction::Bypass {
+            if route.action == RouteAction::Bypass {
                 found.routes += 1;
                 let needs_token =
                     route.conditions.iter().any(|condition| matches!(condition, Condition::Token(_)));

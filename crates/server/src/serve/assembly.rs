@@ -33,7 +33,7 @@ use crate::{
         routes_in_force::ServedRoutes,
         rules::{Followed, SeenRules},
         stream::Streams,
-        wait::Pages,
+        waiting_page::Pages,
     },
     keys::{self, IfMissing, Keys, fingerprints},
     load_meter,

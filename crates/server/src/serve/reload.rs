@@ -15,7 +15,7 @@ use crate::{
     http::{
         admin::{AdminState, Guard},
         public::PublicState,
-        wait::Pages,
+        waiting_page::Pages,
     },
     keys::{self, IfMissing, Keys},
     stores::{Logins, StoreSettings},

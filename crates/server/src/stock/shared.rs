@@ -41,12 +41,12 @@ pub(super) struct SharedStock {
     board: Arc<Board>,
     /// Held while the cell is asked, so that answers are taken in in their order.
     asking: AsyncMutex<()>,
-    known: Mutex<Known>,
+    known: Mutex<LastSeen>,
 }
 
 /// The entries as last seen.
 #[derive(Default)]
-struct Known {
+struct LastSeen {
     latest_us: u64,
     by_zone: BTreeMap<String, Entry>,
     looks: u32,
@@ -182,7 +182,7 @@ impl SharedStock {
         Err(Problem::from(BUSY).retry_after(1))
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, LastSeen> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     config::Config,
-    http::wait::Pages,
+    http::waiting_page::Pages,
     keys::{KeyFault, Keys},
     otlp::OtlpSettings,
     stores::StoreSettings,

@@ -7,7 +7,7 @@ use toml::{Spanned, de::DeValue};
 use super::{Lines, in_order, unknown, wrong_type};
 use crate::{
     config::{ConfigFault, settings::Kind, values::one_of},
-    http::wait::target::{HandOver, Target, TargetFault},
+    http::waiting_page::target::{HandOver, Target, TargetFault},
 };
 
 const MAX_TARGETS: usize = 4_096;

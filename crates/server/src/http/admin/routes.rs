@@ -258,7 +258,7 @@ pub(super) async fn explain(
     let explained = explained.map_err(|what| Problem::new(crate::http::problem::WRONG_TYPE, what))?;
     let decides = explained.index.map(|index| {
         let route = &now.routes.all()[index];
-        let outcome = match route.outcome {
+        let outcome = match route.action {
             RouteAction::Zone(_) => "zone",
             RouteAction::Bypass => "bypass",
             RouteAction::Deny => "deny",
@@ -319,7 +319,7 @@ impl AdminState {
             }
             let route = written::read(fields, index + 1);
             let route: Route = route.map_err(|fault| bad(index, &fault.field, &fault.what))?;
-            if let RouteAction::Zone(gated) = &route.outcome
+            if let RouteAction::Zone(gated) = &route.action
                 && self.editor.get(gated.zone.as_str()).is_none()
             {
                 let what = format!("there is no zone `{}`; create it first, or correct it", gated.zone);

@@ -405,7 +405,7 @@ impl AdminState {
     /// What becomes of the requests that routes send into a zone that is deleted.
     fn routes_into(&self, zone: &ZoneId) -> Vec<String> {
         let now = self.routes.load();
-        let leads = |route: &Route| matches!(&route.outcome, RouteAction::Zone(gated) if gated.zone == *zone);
+        let leads = |route: &Route| matches!(&route.action, RouteAction::Zone(gated) if gated.zone == *zone);
         let warning = |(index, _)| {
             let route = index + 1;
             format!(

@@ -51,7 +51,7 @@ use crate::{
             OTHER_ADDRESS, Problem, STORE_AWAY, UNTRUSTED_PROXY, WAITING,
         },
         routes_in_force::{CheckResult, InForce},
-        wait::language::Language,
+        waiting_page::language::Language,
     },
 };
 pub(super) use asked::PATH;

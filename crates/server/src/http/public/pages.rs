@@ -18,7 +18,7 @@ use crate::http::{
     Replied,
     problem::{NOT_FOUND, Problem, STORE_AWAY, UNKNOWN_ZONE},
     query::{Others, fields, needed},
-    rules, wait,
+    rules, waiting_page,
 };
 
 /// The zone that a page's path names. A name that no zone can have is not found.
@@ -83,7 +83,7 @@ pub(super) async fn page(
     let may_exist = policy.is_some() || state.gate.may_keep(zone.as_str()).await;
     let status = if may_exist { StatusCode::OK } else { StatusCode::NOT_FOUND };
     let draw = state.gate.draw_of_now(zone.as_str());
-    let about = wait::PageFor { zone: &zone, event: event.as_ref(), draw: draw.as_ref(), policy };
+    let about = waiting_page::PageFor { zone: &zone, event: event.as_ref(), draw: draw.as_ref(), policy };
     state.pages.load().page(about, status, query.as_deref(), &headers)
 }
 
@@ -116,7 +116,7 @@ pub(super) async fn notice(
 ) -> Replied {
     let zone = zone_of(query.as_deref())?;
     match state.gate.notice(&zone) {
-        Some(notice) => Ok(wait::notice(&notice, &headers)),
+        Some(notice) => Ok(waiting_page::notice(&notice, &headers)),
         None => Err(state.no_zone(&zone).await),
     }
 }
@@ -136,7 +136,7 @@ pub(super) async fn stock(
 ) -> Replied {
     let zone = zone_of(query.as_deref())?;
     match state.gate.policy(&zone) {
-        Some(_) => Ok(wait::stock(state.stock.of(&zone).as_deref(), &headers)),
+        Some(_) => Ok(waiting_page::stock(state.stock.of(&zone).as_deref(), &headers)),
         None => Err(state.no_zone(&zone).await),
     }
 }
@@ -169,7 +169,7 @@ pub(super) async fn rules(
     responses((status = 200, description = "The library", content_type = "text/javascript", body = String)),
 )]
 pub(super) async fn library(headers: HeaderMap) -> Response<Full<Bytes>> {
-    wait::library(&headers)
+    waiting_page::library(&headers)
 }
 
 /// A file that waiting pages show.

@@ -15,7 +15,7 @@ use crate::{
         routes_in_force::ServedRoutes,
         rules::SeenRules,
         stream::Streams,
-        wait::Pages,
+        waiting_page::Pages,
     },
     passes::Passes,
     stock::Stocks,

@@ -2,11 +2,11 @@
 //!
 //! Invariant: both languages say the same sentences, in the same order.
 
-use admission::{Definition, DrawTerms, Event, Mode, OnStoreFailure, Policy, Randomness, instant_text};
+use admission::{Definition, DrawTerms, Event, Mode, OnStoreFailure, Policy, RandomnessSource, instant_text};
 use gate::DecidingDraw;
 
 use super::Bypasses;
-use crate::http::wait::language::{Language, grouped};
+use crate::http::waiting_page::language::{Language, grouped};
 
 /// The sentences. `draw` is the one that decides who enters first, if there is one; `in_force` is the policy of now, which an event may
 /// have changed; `through` is how many requests were let through besides.
@@ -146,9 +146,11 @@ fn event(language: Language, event: &Event, usual: &Policy) -> String {
         let (opens, by) = (
             DrawTerms::DRAW_S,
             match (randomness, language) {
-                (Randomness::Drand, Language::English) => "a round of drand that comes after that".to_owned(),
-                (Randomness::Drand, Language::Korean) => "그 뒤에 나오는 drand 라운드".to_owned(),
-                (Randomness::Stated(source), _) => source.to_string(),
+                (RandomnessSource::Drand, Language::English) => {
+                    "a round of drand that comes after that".to_owned()
+                }
+                (RandomnessSource::Drand, Language::Korean) => "그 뒤에 나오는 drand 라운드".to_owned(),
+                (RandomnessSource::Stated(source), _) => source.to_string(),
             },
         );
         return match language {

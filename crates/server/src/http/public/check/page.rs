@@ -24,7 +24,7 @@ use crate::{
     http::{
         problem::{NO_COOKIE, NO_PLACE, Problem, TOO_MANY_REQUESTS, UNKNOWN_ZONE, ZONE_CLOSED, ZONE_FULL},
         reply::{Common, is_beyond, write_waiting},
-        wait::{
+        waiting_page::{
             language::{Language, grouped},
             lean,
             template::{Filling, Template, Texts},
@@ -68,7 +68,7 @@ struct BuiltIn {
 
 static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
     let template = Template::of_weir(include_str!("page.html"), texts(Language::English), &VALUES);
-    let (style, script) = (lean(include_str!("../../wait/page.css")), lean(include_str!("page.js")));
+    let (style, script) = (lean(include_str!("../../waiting_page/page.css")), lean(include_str!("page.js")));
     let source =
         |text: &str| format!("'sha256-{}'", BASE64_STANDARD.encode(digest(&SHA256, text.as_bytes())));
     let policy = format!(
@@ -574,7 +574,7 @@ mod tests {
         assert_eq!(document["shown"]["period_ms"], 7_000);
     }
 
-    /// The words of the other page's script, for the same ranges: see `words` in `wait/page.js`.
+    /// The words of the other page's script, for the same ranges: see `words` in `waiting_page/page.js`.
     #[test]
     fn ranges_are_said_as_on_the_other_page() {
         let texts = texts(Language::English);

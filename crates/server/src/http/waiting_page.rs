@@ -84,18 +84,18 @@ struct BuiltIn {
 }
 
 static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
-    let library = Asset::new(SCRIPT, lean(include_str!("wait/weir.js")));
+    let library = Asset::new(SCRIPT, lean(include_str!("waiting_page/weir.js")));
     let assets = [
-        ("icon.svg", Asset::new("image/svg+xml", &include_bytes!("wait/icon.svg")[..])),
-        ("page.css", Asset::new("text/css; charset=utf-8", lean(include_str!("wait/page.css")))),
-        ("page.js", Asset::new(SCRIPT, lean(include_str!("wait/page.js")))),
+        ("icon.svg", Asset::new("image/svg+xml", &include_bytes!("waiting_page/icon.svg")[..])),
+        ("page.css", Asset::new("text/css; charset=utf-8", lean(include_str!("waiting_page/page.css")))),
+        ("page.js", Asset::new(SCRIPT, lean(include_str!("waiting_page/page.js")))),
         // It works alone: the page links it, and people may keep it.
         (
             "verify-draw.html",
             Asset::new(HTML, &include_bytes!("../../../../verifier/dist/verify-draw.html")[..]),
         ),
     ];
-    let texts = [include_str!("wait/en.json"), include_str!("wait/ko.json")]
+    let texts = [include_str!("waiting_page/en.json"), include_str!("waiting_page/ko.json")]
         .map(|json| Texts::read(json).expect("a test reads them"));
     let mut all = blake3::Hasher::new();
     for asset in std::iter::once(&library).chain(assets.iter().map(|(_, asset)| asset)) {
@@ -172,7 +172,7 @@ impl Pages {
     /// The first [`PagesFault`].
     pub fn read(settings: &WaitSettings) -> Result<Self, PagesFault> {
         let texts = &BUILT_IN.texts[0];
-        let default = Template::read(include_str!("wait/page.html"), texts).expect("a test reads it");
+        let default = Template::read(include_str!("waiting_page/page.html"), texts).expect("a test reads it");
         let targets = settings.targets.clone();
         let mut pages = Self {
             default,
