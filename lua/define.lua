@@ -14,6 +14,7 @@ if lost(tonumber(ARGV[1]), tonumber(ARGV[2])) then return { '-1' } end
 local now = redis.call('HGET', KEYS[1], ARGV[3]) or ''
 if now ~= ARGV[4] then return { '0', now } end
 if now ~= ARGV[5] then
+  note_since(ARGV[3])
   set_rev(kept and rev + 1 or first_rev())
   if ARGV[5] == '' then
     redis.call('HDEL', KEYS[1], ARGV[3])

@@ -186,6 +186,7 @@ fn of_the_register(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'stati
         of, start, register:
         register_that_is_lost_comes_back_whole,
         who_knows_a_later_change_writes_it_back,
+        a_change_of_a_register_that_knew_less_counts_alone,
         register_of_before_is_read_and_written,
         register_of_a_later_version_is_left_alone,
         lives_of_one_minute_are_told_apart,

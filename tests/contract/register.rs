@@ -219,6 +219,49 @@ pub(crate) async fn who_knows_a_later_change_writes_it_back(backend: &InRedis, z
     }
 }
 
+/// A server that knows less writes the register back, and a zone is changed before one that knows more speaks: the change counts, and for
+/// all other zones what the latter knows. Uses its own register, because the test reads all zones.
+pub(crate) async fn a_change_of_a_register_that_knew_less_counts_alone(backend: &InRedis, zone: &ZoneId) {
+    let servers = Servers::start(backend.servers.topology());
+    let holder = servers.holder(REGISTER);
+    let connect = async || servers.connect(&backend.settings(), Durability::Async).await;
+    let [a, b, c, gone] = ["A", "B", "C", "GONE"].map(|name| named(zone, name));
+    let [first, second, third] = ["a", "b", "c"].map(|text| saying(with(Mode::Hold), text));
+    let (most, more, older) = (connect().await, connect().await, connect().await);
+    for zone in [&a, &b, &c, &gone] {
+        most.define(zone, &Expected::Absent, Some(&first)).await.expect("answered");
+    }
+    assert_eq!(older.zones().await.expect("lists").expect("kept").zones.len(), 4);
+    define(&most, &a, &second).await;
+    most.define(&gone, &Expected::Any, None).await.expect("answered");
+    assert_eq!(more.zones().await.expect("lists"), kept([(&a, &second), (&b, &first), (&c, &first)]));
+    define(&most, &c, &second).await;
+
+    servers.command(holder, &["DEL", REGISTER]);
+    define(&older, &b, &second).await;
+    define(&older, &b, &third).await;
+    let merged = kept([(&a, &second), (&b, &third), (&c, &first)]);
+    for store in [&more, &older, &more] {
+        assert_eq!(store.zones().await.expect("lists"), merged);
+    }
+    define(&older, &a, &third).await;
+    let merged = kept([(&a, &third), (&b, &third), (&c, &second)]);
+    for store in [&most, &older, &more, &most, &connect().await] {
+        assert_eq!(store.zones().await.expect("lists"), merged);
+    }
+
+    // A loss of all that brings nothing back that was changed.
+    let asleep = connect().await;
+    assert_eq!(asleep.zones().await.expect("lists"), merged);
+    define(&older, &c, &third).await;
+    let all = kept([(&a, &third), (&b, &third), (&c, &third)]);
+    assert_eq!(most.zones().await.expect("lists"), all);
+    servers.command(holder, &["DEL", REGISTER]);
+    for store in [&most, &asleep, &older, &more, &most] {
+        assert_eq!(store.zones().await.expect("lists"), all);
+    }
+}
+
 /// Two servers began a register in the same minute, because Redis was emptied in between. The earlier one is right, however many
 /// changes each of them had. Uses its own register, because the test reads all zones.
 pub(crate) async fn lives_of_one_minute_are_told_apart(backend: &InRedis, zone: &ZoneId) {
