@@ -126,7 +126,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Bus {
-    /// A bus with rings of [`Kind::ring_len`] events: 1.9 MB per publishing thread.
+    /// A bus with rings of [`Kind::ring_len`] events: 0.3 or 0.5 MB for each kind that a thread publishes.
     ///
     /// # Errors
     /// If the ringer thread cannot be started.
@@ -169,14 +169,14 @@ impl Bus {
         Ok(Self { core })
     }
 
-    /// Publishes an event. Takes no lock, does not allocate and does not wait, except for a thread's first event; see the crate.
+    /// Publishes an event. Takes no lock, does not allocate and does not wait, except for a thread's first event of a kind; see the crate.
     #[inline]
     pub fn publish<E: Packed>(&self, event: E) {
         let Some(rings) = self.core.threads.get() else { return self.core.publish_first(event) };
         self.core.publish(rings, event);
     }
 
-    /// Makes this thread's rings now instead of at its first event. Returns whether the thread can publish: at most
+    /// Makes this thread a publisher now instead of at its first event. Returns whether the thread can publish: at most
     /// [`PUBLISHERS_MAX`] threads can.
     pub fn enlist(&self) -> bool {
         self.core.enlist().is_some()

@@ -41,7 +41,7 @@ macro_rules! kind_name {
 /// Defines the kinds. Each starts with its name, its scope, and the events that a publisher's ring holds. `Kind as "Name"`
 /// keeps the name that clients read where the Rust name differs.
 macro_rules! events {
-    ($($(#[$doc:meta])* $name:ident $(as $public:literal)?, $scope:ident, $ring:literal {
+    ($($(#[$doc:meta])* $name:ident $(as $public:literal)?, $scope:ident, $ring:tt {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
     })*) => {
         $(
@@ -150,9 +150,12 @@ macro_rules! events {
     };
 }
 
+/// The ring of a kind that a thread may publish for each zone at once, as at a start or a reload: a server has up to 4,096 zones.
+const OF_ZONES: usize = 8192;
+
 events! {
     /// A new view of a zone is in use, so ranks and waits may have changed. About once a second for each zone in use.
-    ViewShown, Public, 1024 {
+    ViewShown, Public, OF_ZONES {
         /// The zone.
         zone: ZoneNumber,
         /// The line's epoch.
@@ -162,7 +165,7 @@ events! {
     }
 
     /// The mode of a zone changed.
-    ModeChanged, Public, 256 {
+    ModeChanged, Public, OF_ZONES {
         /// The zone.
         zone: ZoneNumber,
         /// The new mode.
@@ -170,7 +173,7 @@ events! {
     }
 
     /// A zone's policy changed.
-    PolicyChanged, Federated, 256 {
+    PolicyChanged, Federated, OF_ZONES {
         /// The zone.
         zone: ZoneNumber,
         /// The whole new policy.
@@ -178,19 +181,19 @@ events! {
     }
 
     /// A zone's notice changed.
-    NoticeChanged, Federated, 256 {
+    NoticeChanged, Federated, OF_ZONES {
         /// The zone.
         zone: ZoneNumber,
     }
 
     /// A zone is defined in another way: its own policy, its notice or its events. Its policy in force may be as before.
-    DefinitionChanged, Federated, 256 {
+    DefinitionChanged, Federated, OF_ZONES {
         /// The zone.
         zone: ZoneNumber,
     }
 
     /// A zone is served from now on.
-    ZoneAdded, Federated, 256 {
+    ZoneAdded, Federated, OF_ZONES {
         /// The zone.
         zone: ZoneNumber,
         /// Its policy.
@@ -198,7 +201,7 @@ events! {
     }
 
     /// A zone is not served any more.
-    ZoneRemoved, Federated, 256 {
+    ZoneRemoved, Federated, OF_ZONES {
         /// The zone.
         zone: ZoneNumber,
     }
@@ -237,7 +240,7 @@ events! {
 
     /// Tickets were evicted: their holders were silent, or gave up their places. A server learns this from the store's snapshots, so each server of a shared store
     /// publishes the same evictions.
-    Evicted, Private, 1024 {
+    Evicted, Private, OF_ZONES {
         /// The zone.
         zone: ZoneNumber,
         /// The number of tickets; at least 1.
@@ -269,7 +272,7 @@ events! {
     }
 
     /// The totals of a zone as in the store's snapshot; see [`admission::Tally`]. About once a second for each zone in use.
-    Tallied, Private, 1024 {
+    Tallied, Private, OF_ZONES {
         /// The zone.
         zone: ZoneNumber,
         /// The entries per minute that the policy allows.
@@ -305,13 +308,13 @@ events! {
     }
 
     /// The store does not answer for a zone any more.
-    StoreLost, Private, 256 {
+    StoreLost, Private, OF_ZONES {
         /// The zone.
         zone: ZoneNumber,
     }
 
     /// The store answers for a zone again.
-    StoreBack, Private, 256 {
+    StoreBack, Private, OF_ZONES {
         /// The zone.
         zone: ZoneNumber,
         /// How long the store did not answer, in milliseconds.

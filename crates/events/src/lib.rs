@@ -24,10 +24,10 @@
 //!
 //! # Promises
 //!
-//! - **Publishing** takes no lock, does not allocate, and never waits, whatever subscribers do. Exception: a thread's first
-//!   event makes its rings (with a lock and an allocation); [`Bus::enlist`] does that in advance. If a sleeping subscriber
-//!   wants the event, one publisher makes one system call to wake it. No publisher makes another one for the next
-//!   [`INTERVAL`].
+//! - **Publishing** takes no lock, does not allocate, and never waits, whatever subscribers do. Exceptions: a thread's first
+//!   event makes it a publisher (with a lock; [`Bus::enlist`] does that in advance), and its first one of a kind makes the
+//!   ring (with an allocation). If a sleeping subscriber wants the event, one publisher makes one system call to wake it. No
+//!   publisher makes another one for the next [`INTERVAL`].
 //! - **Each subscriber** receives each event of its kinds at most once. Events of one thread arrive in the order in which it
 //!   published them. Events of different threads have no order; where order matters, the event carries an instant or a
 //!   revision.

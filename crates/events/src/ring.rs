@@ -13,6 +13,8 @@
 //! Invariants: an event that was not overwritten equals the pushed one; events keep their order; missing events can be
 //! counted. Once `published` returns `n`, the rings contain all events below `n`.
 
+use std::sync::OnceLock;
+
 use crate::sync::{
     atomic::{AtomicU64, Ordering, fence},
     own,
@@ -38,24 +40,30 @@ pub(crate) struct Range {
 /// The events of one kind from one thread.
 pub(crate) struct Ring<const WORDS: usize> {
     pushed: Count,
-    slots: Box<[Slot<WORDS>]>,
+    len: usize,
+    /// Made by the first push: many threads never publish a rare kind, and its ring must take one event of each zone.
+    slots: OnceLock<Box<[Slot<WORDS>]>>,
 }
 
 impl<const WORDS: usize> Ring<WORDS> {
-    /// An empty ring of `len` slots, a power of two of at least 2. Allocates all its memory at once. One slot is always the
-    /// next one to be written, so that `len - 1` events can be read.
+    /// An empty ring of `len` slots, a power of two of at least 2. The first push allocates all its memory at once. One slot is
+    /// always the next one to be written, so that `len - 1` events can be read.
     pub(crate) fn new(len: usize) -> Self {
         assert!(len.is_power_of_two() && len >= 2, "a ring's length is a power of two, at least 2");
+        Self { pushed: Count(AtomicU64::new(0)), len, slots: OnceLock::new() }
+    }
+
+    fn slots(&self) -> &[Slot<WORDS>] {
         let slot = || Slot(std::array::from_fn(|_| AtomicU64::new(0)));
-        Self { pushed: Count(AtomicU64::new(0)), slots: std::iter::repeat_with(slot).take(len).collect() }
+        self.slots.get_or_init(|| std::iter::repeat_with(slot).take(self.len).collect())
     }
 
     /// An event's words. Load them in any order, then call [`Ring::overwritten`].
     #[inline]
     pub(crate) fn slot(&self, event: u64) -> &[AtomicU64; WORDS] {
         #[expect(clippy::cast_possible_truncation, reason = "only the low bits matter")]
-        let index = event as usize & (self.slots.len() - 1);
-        &self.slots[index].0
+        let index = event as usize & (self.len - 1);
+        &self.slots()[index].0
     }
 
     /// Adds an event; overwrites the oldest one if the ring is full. For one thread only.
@@ -78,7 +86,7 @@ impl<const WORDS: usize> Ring<WORDS> {
     /// How many events from `from` on are overwritten after `pushed` pushes.
     #[inline]
     pub(crate) fn gone(&self, from: u64, pushed: u64) -> u64 {
-        (pushed + 1).saturating_sub(self.slots.len() as u64).saturating_sub(from)
+        (pushed + 1).saturating_sub(self.len as u64).saturating_sub(from)
     }
 
     /// The events from `from` on that can be read, at most `max`. Events between `from` and the range are overwritten.

@@ -15,9 +15,10 @@ use std::{
     time::Duration,
 };
 
+use admission::{Policy, ZoneId};
 use events::{
-    Bus, Kind, Kinds, OfName, PUBLISHERS_MAX, SUBSCRIBERS_MAX, Scope, SubscribeError, Subscriber,
-    Subscription,
+    Bus, Kind, Kinds, OfName, PUBLISHERS_MAX, PolicyChanged, SUBSCRIBERS_MAX, Scope, SubscribeError,
+    Subscriber, Subscription, ViewShown, ZoneAdded,
 };
 use ledger::{Ledger, MARKED, bus, from_threads, mark, publish};
 
@@ -116,6 +117,27 @@ fn a_slow_subscriber_loses_its_oldest_events_and_others_lose_none() {
     // The loss stays counted after the subscriber has left.
     drop(slow);
     assert_eq!(bus.by_name()["slow"], OfName { lost: 85, waiting: 0 });
+}
+
+/// A start publishes an event for each zone at once, before a subscriber gets the processor.
+#[test]
+fn an_event_of_each_zone_waits_for_a_subscriber() {
+    const ZONES: usize = 4_096;
+    let bus = Bus::new().expect("a thread");
+    let kinds = [Kind::ZoneAdded, Kind::PolicyChanged, Kind::ViewShown];
+    let mut subscription = subscribe(&bus, "one", &kinds);
+    let zone = bus.zone(&ZoneId::parse("Z").expect("a name"));
+    for _ in 0..ZONES {
+        bus.publish(ZoneAdded { zone, policy: Policy::default() });
+        bus.publish(PolicyChanged { zone, policy: Policy::default() });
+        bus.publish(ViewShown { zone, epoch: 1, at_ms: 0 });
+    }
+    let mut had = 0;
+    while let Some(batch) = subscription.try_next() {
+        assert_eq!(batch.lost, 0);
+        had += batch.events.len();
+    }
+    assert_eq!(had, kinds.len() * ZONES);
 }
 
 #[test]
