@@ -265,6 +265,7 @@ fn together() -> Vec<Trial> {
         startup::faults_exit_64_with_one_line,
         startup::the_log_may_be_json,
         startup::a_log_that_cannot_be_written_ends_nothing,
+        startup::a_limit_of_file_sizes_is_a_full_disk,
         startup::check_config_and_version,
         startup::readable_secrets_are_complained_of,
         startup::settings_come_from_the_environment_too,

@@ -86,6 +86,19 @@ fn run(command: &mut Command) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
+/// A limit as of `ulimit -f` or `LimitFSIZE` would kill a process that does not handle the signal.
+pub(crate) fn a_limit_of_file_sizes_is_a_full_disk() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut shell = Command::new("sh");
+    let limited =
+        "ulimit -f 100; exec \"$0\" serve --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --data-dir \"$1\"";
+    without_variables(&mut shell).args(["-c", limited]).arg(binary()).arg(dir.path());
+    let output = shell.output().expect("the binary starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(74), "{:?}: {said}", output.status);
+    assert!(said.contains("File too large"), "{said}");
+}
+
 pub(crate) fn check_config_and_version() {
     let setup = Setup::zone(60, "");
     let (code, said, complaint) = weir(&["check-config"], &setup.config_path());

@@ -51,7 +51,9 @@ pub enum InstantFault {
     #[error("has an offset that is not that of its time zone then: leave the offset out, or correct it")]
     OtherOffset,
     /// The time zone's clocks skip this time of day.
-    #[error("is a time of day that the clocks of this time zone skip on that day")]
+    #[error(
+        "is a time of day that the clocks of this time zone skip on that day; write the one that they show then, often an hour later"
+    )]
     Skipped,
     /// The time zone's clocks show this time of day twice.
     #[error(

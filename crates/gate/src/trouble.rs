@@ -66,7 +66,7 @@ kinds! {
     /// The server reads its data.
     Loading, "loading", "wait until Redis has read its data";
     /// Redis can't write its disk, or the embedded store its files.
-    NoDisk, "disk", "make room on the disk of the store; the log of Redis says why it cannot save";
+    NoDisk, "disk", "make room on the disk of the store, and look whether it can be written: the text names the cause, or the log of Redis does";
     /// A script or command blocks the server.
     Blocked, "busy", "a command of another client blocks Redis; redis-cli SCRIPT KILL ends a script";
     /// The user may not run a command.

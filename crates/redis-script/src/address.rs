@@ -176,6 +176,12 @@ fn decoded(what: &str, text: &str) -> Result<Option<String>, AddressFault> {
     }
 }
 
+/// `HOST:PORT`, with brackets around an IPv6 address.
+#[must_use]
+pub fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.tls { "rediss" } else { "redis" };
@@ -190,11 +196,7 @@ impl fmt::Display for Address {
         }
         for (index, (host, port)) in self.hosts.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
-            if host.contains(':') {
-                write!(f, "{comma}[{host}]:{port}")?;
-            } else {
-                write!(f, "{comma}{host}:{port}")?;
-            }
+            write!(f, "{comma}{}", authority(host, *port))?;
         }
         match &self.service {
             Some(name) => write!(f, "?service={name}"),

@@ -151,6 +151,8 @@ impl Draws {
                 let trouble = self.step(draw, &key).await.err().map(|fault| fault.to_string());
                 let mut known = self.known();
                 let known = known.entry(key).or_default();
+                // Before it is due, nobody waits for it. It is asked again.
+                let trouble = trouble.filter(|_| draw.is_due);
                 if let Some(text) = trouble.as_ref().filter(|_| known.trouble != trouble) {
                     tracing::warn!(zone = %draw.zone, event = %draw.event.id, "the draw waits: {text}");
                 }

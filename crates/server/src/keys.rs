@@ -310,6 +310,9 @@ pub(crate) fn read_secret(path: &Path) -> Result<String, KeyFault> {
     let unreadable = |why| KeyFault::Unreadable { path: path.to_owned(), why };
     let file = File::open(path).map_err(unreadable)?;
     let about = file.metadata().map_err(unreadable)?;
+    if about.is_dir() {
+        return Err(wrong(path, "is a directory"));
+    }
     let (mode, forbidden) = (about.mode() & 0o7777, forbidden(about.uid()));
     if mode & forbidden != 0 {
         return Err(KeyFault::Exposed {

@@ -87,6 +87,7 @@ async fn serve(
     audit: &mut Option<Audit>,
     otlp: Option<Otlp>,
 ) -> Result<(), Failure> {
+    shutdown::outlive_full_files()?;
     let Assembled { public, admin, sockets, metrics, certificates, logins, zones_changed, tasks } =
         assemble(&config, &bus, audit, otlp.as_ref().map(Otlp::tracer)).await?;
     let sending = otlp.map(|otlp| otlp.start(Arc::clone(&metrics)));

@@ -13,7 +13,7 @@ use super::{
     server::{Access, HostPort},
     topology,
 };
-use crate::address::{Address, Settings, Topology};
+use crate::address::{Address, Settings, Topology, authority};
 
 /// Returns those of the commands in ARGV, each with plausible arguments, that the user who asks may not run, and those that the
 /// server does not have. It runs none of them.
@@ -166,7 +166,7 @@ impl Inspector {
     ) -> Result<Answer, String> {
         let limit = self.access.settings.command_timeout;
         let asked = timeout(limit, link.send(vec![question.command()])).await;
-        let answers = asked.map_err(|_| format!("{}:{}: no answer in time", server.0, server.1))?;
+        let answers = asked.map_err(|_| format!("{}: no answer in time", authority(&server.0, server.1)))?;
         answers?.pop().ok_or_else(|| "no answer".to_owned())
     }
 }

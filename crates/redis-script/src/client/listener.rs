@@ -26,6 +26,8 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval_at, sleep, timeout},
 };
 
+use crate::address::authority;
+
 use super::{
     link::Link,
     redis_rs::{Connection, connect},
@@ -142,7 +144,7 @@ async fn subscribe<L: Link>(
     sender: &mpsc::Sender<ChannelEvent>,
 ) -> Ended {
     let settings = &shared.access.settings;
-    let named = |reason: &str| format!("{}:{}: {reason}", server.0, server.1);
+    let named = |reason: &str| format!("{}: {reason}", authority(&server.0, server.1));
     let ended = |reason: &str, was_active| Ended { reason: named(reason), redirect: None, was_active };
     let (pushes, mut pushed) = mpsc::channel(QUEUE);
     let missed = Arc::new(AtomicU64::new(0));

@@ -30,7 +30,7 @@ use super::{
     server::{Access, HostPort, SendError, Server},
     topology::{self, Kind, Layout, sentinel_form},
 };
-use crate::address::{Address, Settings, Topology};
+use crate::address::{Address, Settings, Topology, authority};
 
 /// How old the map may become while nothing fails.
 const REFRESH: Duration = Duration::from_secs(10);
@@ -169,7 +169,7 @@ impl<L: Link> Routes<L> {
                         SendError::Late => "answer",
                     };
                     let (host, port) = server.host_port();
-                    let text = format!("{host}:{port}: no {no} within {} ms", limit.as_millis());
+                    let text = format!("{}: no {no} within {} ms", authority(host, *port), limit.as_millis());
                     return Err(ClientError::Away(text));
                 }
             };
@@ -329,7 +329,7 @@ impl<L: Link> Shared<L> {
         let limit_ms = settings.connect_timeout.as_millis();
         let servers = self.map().servers();
         let told_of = servers.keys().filter(|server| !address.hosts.contains(server));
-        let names: Vec<_> = told_of.map(|(host, port)| format!("{host}:{port}")).collect();
+        let names: Vec<_> = told_of.map(|(host, port)| authority(host, *port)).collect();
         match names.as_slice() {
             [] => format!("no connection to {address} within {limit_ms} ms"),
             names => format!(
@@ -355,8 +355,9 @@ impl<L: Link> Shared<L> {
         }
         if !self.is_cluster_told.swap(true, Ordering::Relaxed) {
             let written = Address { topology: Topology::Cluster, service: None, ..address.clone() };
+            let server = authority(host, *port);
             tracing::warn!(
-                "the store is {address}, and {host}:{port} belongs to a cluster: write store = \"{written}\", with more \
+                "the store is {address}, and {server} belongs to a cluster: write store = \"{written}\", with more \
                  than one of its servers"
             );
         }
@@ -377,8 +378,9 @@ impl<L: Link> Shared<L> {
             Kind::Alone => {}
             Kind::Cluster => self.note_cluster_of(&server, Found::BySaying),
             Kind::Sentinel => tracing::warn!(
-                "the store is {address}, and {host}:{port} is a Sentinel, which keeps no data: write store = \
+                "the store is {address}, and {} is a Sentinel, which keeps no data: write store = \
                  \"{}\" with the name of its service",
+                authority(host, *port),
                 sentinel_form(address)
             ),
         }

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::link::{Answer, Command, Link};
-use crate::address::{Address, Password, Settings};
+use crate::address::{Address, Password, Settings, authority};
 
 /// The shortest and the longest pause between two attempts to connect. Each pause is twice as long as the one before.
 pub(super) const BACKOFF: std::ops::RangeInclusive<Duration> =
@@ -70,7 +70,7 @@ impl Access {
             }
             Err(_) => Err(format!("no connection within {} ms", limit.as_millis())),
         };
-        opened.map_err(|error| format!("{host}:{port}: {error}"))
+        opened.map_err(|error| format!("{}: {error}", authority(host, *port)))
     }
 
     /// Opens a connection to a Sentinel: with the Sentinels' own login, or else with that of the servers, or without one.
@@ -323,7 +323,7 @@ impl<L> State<L> {
     }
 
     fn named(&self, reason: &str) -> String {
-        format!("{}:{}: {reason}", self.host_port.0, self.host_port.1)
+        format!("{}: {reason}", authority(&self.host_port.0, self.host_port.1))
     }
 }
 

@@ -114,7 +114,7 @@ families! { OF_ZONES:
     ZONE_WAITING = Gauge, "weir_zone_waiting_tickets", "Tickets that wait.";
     ZONE_PRESENT = Gauge, "weir_zone_present_tickets", "Waiting tickets whose holders poll.";
     ZONE_RATE = Gauge, "weir_zone_admit_per_minute", "How many the policy lets in a minute.";
-    ZONE_INSIDE = Gauge, "weir_zone_inside", "People inside; 0 where the policy does not limit them.";
+    ZONE_INSIDE = Gauge, "weir_zone_inside", "People who count as inside, also those who have not shown themselves since a restart or a loss; 0 where the policy does not limit them.";
     ZONE_MAX_ACTIVE = Gauge, "weir_zone_max_active", "How many the policy allows inside; 0 for no limit.";
     ZONE_MODE = Gauge, "weir_zone_mode", "1 for the mode in force, and 0 for the others.";
     ZONE_VIEW_AGE = Gauge, "weir_zone_view_age_seconds", "Since the store last showed the zone.";

@@ -226,7 +226,7 @@ impl ZoneSeries {
         handles.present.set(number(|tallied| tallied.present));
         handles.rate.set(number(|tallied| tallied.admit_per_minute));
         let people = last.and_then(|shown| shown.occupancy);
-        handles.inside.set(people.map_or(0.0, |people| people.inside as f64));
+        handles.inside.set(people.map_or(0.0, |people| people.most as f64));
         handles.max_active.set(people.map_or(0, |people| people.max_active));
         for (gauge, (mode, _)) in handles.modes.iter().zip(Mode::ALL) {
             gauge.set(f64::from(last.is_some_and(|shown| shown.mode == mode)));

@@ -43,9 +43,9 @@ fn is_private(word: &str) -> bool {
     let bare = word.trim_matches(['[', ']', '.']);
     // Behind an IPv6 address there may be the name of a network interface.
     let unscoped = bare.split('%').next().unwrap_or(bare);
-    let is_address = [word, bare, unscoped]
-        .iter()
-        .any(|word| word.parse::<IpAddr>().is_ok() || word.parse::<SocketAddr>().is_ok());
+    let is_address = [word, bare, unscoped].iter().any(|word| {
+        word.parse::<IpAddr>().is_ok() || word.parse::<SocketAddr>().is_ok() || is_of_version_6(word)
+    });
     let may_be_token = |part: &str| {
         let is_hex = part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         part.len() >= TOKEN
@@ -53,6 +53,13 @@ fn is_private(word: &str) -> bool {
             && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_+".contains(&b))
     };
     is_address || word.contains('@') || word.split(['.', ':']).any(may_be_token)
+}
+
+/// Whether a word looks like an IPv6 address, also if a library has written a port behind it without brackets. A time of day has fewer
+/// colons.
+fn is_of_version_6(word: &str) -> bool {
+    let is_written_so = word.bytes().all(|b| b.is_ascii_hexdigit() || b":.".contains(&b));
+    is_written_so && (word.contains("::") || word.matches(':').count() > 2)
 }
 
 #[cfg(test)]
@@ -71,6 +78,9 @@ mod tests {
             ("from 203.0.113.7:443: gone", "from (hidden): gone"),
             ("2001:db8::7, [2001:db8::7]:80 and ::1", "(hidden), (hidden) and (hidden)"),
             ("fe80::1%eth0, [2001:db8::7%eth0]:80", "(hidden), (hidden)"),
+            ("redis: ::1:24998: Connection refused", "redis: (hidden): Connection refused"),
+            ("::ffff:127.0.0.1:24998, 2001:db8:0:1:2:3:4:5:6379", "(hidden), (hidden)"),
+            ("store::redis at 09:30:05", "store::redis at 09:30:05"),
             ("redis://weir:pass@127.0.0.1:6379/0", "redis://(hidden)/0"),
             ("by kim@shop.example", "by (hidden)"),
             (&format!("/wait?token={token}&x=1"), "/wait?token=(hidden)&x=1"),

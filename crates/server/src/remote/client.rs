@@ -12,9 +12,11 @@ use hyper::{
     header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_MATCH},
 };
 use hyper_util::rt::TokioIo;
+use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 use tokio::{net::TcpStream, time::timeout};
 
+use super::show;
 use crate::failure::{self, Failure};
 
 /// How long a server may take to reply.
@@ -22,6 +24,8 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The largest reply, in bytes. Enough for some thousand zones with their trends.
 const MAX_REPLY: usize = 64 << 20;
+
+const NO_ADMIN_API: &str = "this is not an admin API";
 
 /// A server's reply.
 pub(crate) struct Response {
@@ -76,9 +80,21 @@ impl Client {
     /// The reply, if it is an object with this member. Another server that speaks JSON may be at the address.
     pub(super) fn checked(&self, reply: Response, member: &str) -> Result<Response, Failure> {
         if reply.value.get(member).is_none() {
-            return Err(self.away(&"this is not an admin API"));
+            return Err(self.away(&NO_ADMIN_API));
         }
         Ok(reply)
+    }
+
+    /// The failure if a request was sent, and no reply came. A change may have been made: asking again would not say so.
+    fn unanswered(&self, method: &Method, what: &dyn Display) -> Failure {
+        if *method == Method::GET {
+            return self.away(what);
+        }
+        let line = format!(
+            "http://{}: {what}; the change may have been made: look before you repeat it",
+            self.authority
+        );
+        Failure { exit: failure::UNAVAILABLE, line }
     }
 
     fn away(&self, what: &dyn Display) -> Failure {
@@ -98,17 +114,23 @@ impl Client {
         if_match: Option<&str>,
         body: Option<&Map<String, Value>>,
     ) -> Result<Response, Failure> {
-        let away = |what: &dyn Display| self.away(what);
-        let reply = timeout(REPLY_TIMEOUT, self.exchange(method, path, if_match, body)).await;
-        let (status, response) = reply.map_err(|_| away(&"no answer in time"))?.map_err(|e| away(&e))?;
+        let connected = timeout(REPLY_TIMEOUT, TcpStream::connect((self.host.as_str(), self.port))).await;
+        let stream = connected.map_err(|_| self.away(&"no answer in time"))?.map_err(|e| self.away(&e))?;
+        let reply = timeout(REPLY_TIMEOUT, self.exchange(stream, method.clone(), path, if_match, body)).await;
+        let (status, etag, body) = reply
+            .map_err(|_| self.unanswered(&method, &"no answer in time"))?
+            .map_err(|e| self.unanswered(&method, &e))?;
+        let value = serde_json::from_slice(&body).map_err(|_| self.away(&NO_ADMIN_API))?;
+        let response = Response { value, etag };
         if status < 400 {
             return Ok(response);
         }
-        let text = |member: &str| response.value[member].as_str().unwrap_or_default().to_owned();
+        let text = |member: &str| show::plain(response.value[member].as_str().unwrap_or_default());
         let (title, detail, code) = (text("title"), text("detail"), text("code"));
         let colon = if detail.is_empty() { "" } else { ": " };
         let zone = path.strip_prefix("/admin/v1/zones/").and_then(|rest| rest.split(['/', '?']).next());
-        let next = match (status, code.as_str(), zone) {
+        let zone = zone.map(|zone| percent_decode_str(zone).decode_utf8_lossy());
+        let next = match (status, code.as_str(), zone.as_deref()) {
             (401, ..) if self.token.is_none() => {
                 "; give a token, in a file with --token-file or in WEIR_ADMIN_TOKEN".to_owned()
             }
@@ -119,7 +141,10 @@ impl Client {
                     self.authority
                 )
             }
-            (_, "unknown_zone", Some(zone)) => format!("; `weir zones list` lists them, and {zone} is none"),
+            (_, "unknown_zone", Some(zone)) => {
+                format!("; `weir zones list` lists them, and {} is none", show::plain(zone))
+            }
+            (_, "changed_meanwhile", _) => "; look at it, and repeat the command".to_owned(),
             _ => String::new(),
         };
         let line = format!("{title}{colon}{detail} ({status} {code}){next}");
@@ -133,12 +158,12 @@ impl Client {
 
     async fn exchange(
         &self,
+        stream: TcpStream,
         method: Method,
         path: &str,
         if_match: Option<&str>,
         body: Option<&Map<String, Value>>,
-    ) -> anyhow::Result<(u16, Response)> {
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+    ) -> anyhow::Result<(u16, Option<String>, Bytes)> {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let mut request = Request::builder().method(method).uri(path).header(HOST, &self.authority);
         if let Some(token) = &self.token {
@@ -159,10 +184,7 @@ impl Client {
             let status = response.status().as_u16();
             let etag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
             let body = Limited::new(response.into_body(), MAX_REPLY).collect().await;
-            let body = body.map_err(|e| anyhow::anyhow!("{e}"))?.to_bytes();
-            let value =
-                serde_json::from_slice(&body).map_err(|_| anyhow::anyhow!("this is not an admin API"))?;
-            Ok((status, Response { value, etag }))
+            Ok((status, etag, body.map_err(|e| anyhow::anyhow!("{e}"))?.to_bytes()))
         };
         tokio::select! {
             reply = exchange => reply,

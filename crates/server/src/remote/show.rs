@@ -392,13 +392,16 @@ fn list(value: &Value) -> &[Value] {
 
 /// A value as text, with control characters escaped.
 fn text(value: &Value) -> String {
-    let plain = match value {
-        Value::String(text) => text.clone(),
+    match value {
+        Value::String(text) => plain(text),
         Value::Null => "-".to_owned(),
-        other => other.to_string(),
-    };
-    plain
-        .chars()
+        other => plain(&other.to_string()),
+    }
+}
+
+/// A text of a server without control characters, which a terminal would obey.
+pub(super) fn plain(text: &str) -> String {
+    text.chars()
         .flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
         .collect()
 }

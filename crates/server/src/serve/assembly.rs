@@ -166,7 +166,7 @@ pub(super) async fn assemble(
     }
     let draws = Draws::new(Arc::clone(&gate), config.draw.clone(), metrics.overdue_draws.clone());
     tasks.spawn(Arc::clone(&draws).follow());
-    let rules = SeenRules::in_dir(&config.data_dir);
+    let rules = SeenRules::read(&config.data_dir, config.audit.as_ref().map(|audit| &*audit.dir));
     let (of_gate, of_routes) = (Arc::clone(&gate), Arc::clone(&routes));
     let followed = Followed { gate: of_gate, routes: of_routes, recorder: recorder.clone() };
     tasks.spawn(Arc::clone(&rules).follow(followed));

@@ -51,6 +51,13 @@ impl Signals {
     }
 }
 
+/// From now on, a write beyond the limit of a file's size fails, as one to a full disk does. It does not end the process.
+pub(super) fn outlive_full_files() -> Result<(), Failure> {
+    let why = |e| Failure::new(failure::UNAVAILABLE, format_args!("signals cannot be handled: {e}"));
+    // The handler stays when what hears of the signal is dropped.
+    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop).map_err(why)
+}
+
 /// SIGTERM and SIGINT.
 pub(super) struct StopSignal {
     terminate: Signal,

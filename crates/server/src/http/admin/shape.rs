@@ -142,7 +142,7 @@ pub(in crate::http) struct Now {
     slots_offered: u64,
     /// Entries from the line since the store was created.
     slots_used: u64,
-    /// People inside, where the policy limits them.
+    /// People who count as inside, where the policy limits them: also those who have not shown themselves since a restart or a loss.
     #[schema(required)]
     inside: Option<u64>,
     /// Entries of the last 60 s: never more than entered in any 60 s, and by up to a second's entries fewer.
@@ -176,7 +176,7 @@ impl Now {
             evicted: tally.evicted,
             slots_offered: tally.slots_offered,
             slots_used: tally.slots_used,
-            inside: view.occupancy().map(|people| people.inside),
+            inside: view.occupancy().map(|people| people.most),
             entered_last_minute: last_minute.entered,
             entered_seen_s: last_minute.seen_s,
             eta_s: eta.map(seconds),

@@ -1,8 +1,9 @@
 //! When this server saw the rule of a zone change, and which record of its audit log has the change.
 //!
-//! The file `rules.json` in the data directory keeps both over a restart, so that a restart is no change. Invariants: a change is recorded
-//! once, or again if the server ended before it knew the line. A file that cannot be read is reported and replaced: then every rule counts
-//! as changed now.
+//! The file `rules.json` keeps both over a restart, so that a restart is no change. It is beside the log whose lines it names, because
+//! servers may share a data directory, and may be given another log; without a log it is in the data directory. Invariants: a change is
+//! recorded once, or again if the server ended before it knew the line. A file that cannot be read is reported and replaced: then every
+//! rule counts as changed now.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -70,11 +71,11 @@ pub struct SeenRules {
 type Made = (Definition, Bypasses);
 
 impl SeenRules {
-    /// Reads what was seen before the server started, in the directory `dir`. A file that cannot be used is logged.
+    /// Reads what was seen before the server started, with a log in `audit_dir` if there is one. A file that cannot be used is logged.
     #[must_use]
-    pub fn in_dir(dir: &Path) -> Arc<Self> {
-        let path = dir.join(NAME);
-        let seen = read(&path).unwrap_or_else(|fault| {
+    pub fn read(data_dir: &Path, audit_dir: Option<&Path>) -> Arc<Self> {
+        let path = audit_dir.unwrap_or(data_dir).join(NAME);
+        let seen = seen_before(&path, &data_dir.join(NAME)).unwrap_or_else(|fault| {
             tracing::warn!("{fault}");
             Rules::new()
         });
@@ -149,10 +150,20 @@ impl SeenRules {
     }
 }
 
-fn read(path: &Path) -> Result<Rules, SeenFault> {
+/// What the file has. A log that is new has no file: then it is what was seen without it, and the new log has no line of that.
+fn seen_before(path: &Path, without_log: &Path) -> Result<Rules, SeenFault> {
+    if let Some(rules) = read(path)? {
+        return Ok(rules);
+    }
+    let mut rules = read(without_log)?.unwrap_or_default();
+    rules.values_mut().for_each(|seen| seen.record = None);
+    Ok(rules)
+}
+
+fn read(path: &Path) -> Result<Option<Rules>, SeenFault> {
     let fault = |what: String| SeenFault { path: path.to_owned(), what };
     let text = whole_file::read(path, MAX_LEN).map_err(|why| fault(why.to_string()))?;
-    let Some(text) = text else { return Ok(Rules::new()) };
+    let Some(text) = text else { return Ok(None) };
     let whole: Whole = serde_json::from_str(&text).map_err(|why| fault(why.to_string()))?;
     if whole.version != VERSION {
         return Err(fault(format!("is of version {}", whole.version)));
@@ -161,7 +172,7 @@ fn read(path: &Path) -> Result<Rules, SeenFault> {
         let zone = ZoneId::parse(&zone).map_err(|why| fault(format!("{zone}: {why}")))?;
         Ok((zone, seen))
     };
-    whole.zones.into_iter().map(zone).collect()
+    whole.zones.into_iter().map(zone).collect::<Result<_, _>>().map(Some)
 }
 
 fn text(rules: &Rules) -> String {
@@ -177,12 +188,21 @@ mod tests {
     fn what_was_seen_is_read_again_and_what_cannot_be_read_is_reported() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join(NAME);
-        assert_eq!(read(&path).expect("no file"), Rules::new());
+        assert_eq!(read(&path).expect("no file"), None);
         let zone = ZoneId::parse("Z").expect("an id");
         let seen = SeenRule { digest: "ab".to_owned(), at_ms: 7, record: Some((3, "cd".to_owned())) };
         let rules = Rules::from([(zone, seen)]);
         whole_file::write(&path, &text(&rules)).expect("written");
-        assert_eq!(read(&path).expect("a file"), rules);
+        assert_eq!(read(&path).expect("a file").as_ref(), Some(&rules));
+        let of_log = dir.path().join("log").join(NAME);
+        let seen = seen_before(&of_log, &path).expect("a file");
+        assert!(
+            seen.values().all(|seen| seen.at_ms == 7 && seen.record.is_none()),
+            "the new log has no line of it"
+        );
+        std::fs::create_dir(dir.path().join("log")).expect("made");
+        whole_file::write(&of_log, &text(&rules)).expect("written");
+        assert_eq!(seen_before(&of_log, &path).expect("a file"), rules);
         for wrong in ["", "{}", r#"{"version": 2, "zones": {}}"#] {
             std::fs::write(&path, wrong).expect("written");
             assert!(read(&path).expect_err(wrong).to_string().contains(NAME), "{wrong}");
