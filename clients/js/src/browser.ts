@@ -60,7 +60,12 @@ export function browser(): Platform {
       addEventListener("offline", () => hear("offline"), { signal });
       return () => life.abort();
     },
-    beacon: (address, text) => navigator.sendBeacon(address, text),
+    beacon(address, text) {
+      // A beacon follows redirects, so it is only for browsers whose `fetch` ends with the page.
+      if (!("keepalive" in Request.prototype)) return navigator.sendBeacon(address, text);
+      fetch(address, { method: "POST", body: text, keepalive: true, redirect: "manual" }).catch(() => {});
+      return true;
+    },
     warn(server) {
       if (!navigator.onLine || new URL(server).origin === globalThis.origin) return;
       const cure =

@@ -25,6 +25,9 @@ const REOPEN_MS = 1_000;
  */
 const OLD_MS = 3_600_000;
 
+/** What each request says of caches and redirects. */
+const ALWAYS = { cache: "no-store", redirect: "manual" } as const;
+
 /** The key of a place that is being taken is stored under the place's name and this. */
 const KEY = " key";
 
@@ -360,7 +363,7 @@ export class Place {
     const limit = new AbortController();
     const headers = { "content-type": "application/json" };
     const body = JSON.stringify({ zoneId: this.#zone, ...fields });
-    const request: Request = { method: "POST", headers, body, signal: limit.signal, cache: "no-store" };
+    const request: Request = { method: "POST", headers, body, signal: limit.signal, ...ALWAYS };
     return new Promise<T>((done, fail) => {
       const abort = () => {
         limit.abort();
@@ -500,7 +503,7 @@ export class Place {
       alive();
       const headers = { accept: "text/event-stream", "last-event-id": token };
       const address = `${this.#server}traffic/stream?zone=${encodeURIComponent(this.#zone)}`;
-      const reply = await this.#platform.fetch(address, { method: "GET", headers, signal: stream.signal, cache: "no-store" });
+      const reply = await this.#platform.fetch(address, { method: "GET", headers, signal: stream.signal, ...ALWAYS });
       if (!reply.ok) {
         const problem = await problemOfReply(reply);
         if (problem.code !== "too_many_streams") throw problem;

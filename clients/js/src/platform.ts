@@ -26,6 +26,8 @@ export interface Request {
   body?: string;
   signal: AbortSignal;
   cache: "no-store";
+  /** Weir sends no redirects. Another host must get no token, and the page of a captive portal is no reply. */
+  redirect: "manual";
 }
 
 /** Keeps texts by key. A method may throw or reject, as where a browser blocks storage. The place then lasts as long as the page. */

@@ -1,9 +1,11 @@
 // The built package in a real browser: tabs, storage, locks, streams, and what happens where some of them are missing.
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { readFileSync } from "node:fs";
+import http from "node:http";
 import { test } from "node:test";
-import { Weir, context, until, zone } from "../../../tests/browser/harness.mjs";
+import { Weir, context, page, until, zone } from "../../../tests/browser/harness.mjs";
 
 const dist = process.env.CLIENT_DIST;
 const QUICK = { admit_per_minute: 600, polling_period_ms: 500, idle_timeout_s: 10 };
@@ -11,20 +13,20 @@ const held = zone("Z", { ...QUICK, mode: "hold" });
 const open = zone("Z", QUICK);
 const calls = (made, path) => made.requests.filter(({ url }) => new URL(url).pathname === path);
 
+/// A page that keeps a place in Z. `script` runs before it.
+const pageOf = (script) => `<!doctype html><title>app</title><script>${script}</script><script type="module">
+  import { wait } from "/client/index.js";
+  globalThis.place = wait({ server: location.origin, zone: "Z" });
+  globalThis.waited = true;
+</script>`;
+const moduleOf = (path) => readFileSync(`${dist}/${path.split("/").at(-1)}`, "utf8");
+
 /// A browser in which `${weir.url}/app` is a page that keeps a place in Z. `script` runs before it.
 async function app(t, weir, script = "") {
   const made = await context(t);
-  await made.route("**/app", (route) => {
-    const page = `<!doctype html><title>app</title><script>${script}</script><script type="module">
-      import { wait } from "/client/index.js";
-      globalThis.place = wait({ server: location.origin, zone: "Z" });
-      globalThis.waited = true;
-    </script>`;
-    return route.fulfill({ contentType: "text/html", body: page });
-  });
+  await made.route("**/app", (route) => route.fulfill({ contentType: "text/html", body: pageOf(script) }));
   await made.route("**/client/*.js", (route) => {
-    const name = new URL(route.request().url()).pathname.split("/").at(-1);
-    return route.fulfill({ contentType: "text/javascript", body: readFileSync(`${dist}/${name}`, "utf8") });
+    return route.fulfill({ contentType: "text/javascript", body: moduleOf(new URL(route.request().url()).pathname) });
   });
   const tab = async () => {
     const at = await made.newPage();
@@ -32,6 +34,14 @@ async function app(t, weir, script = "") {
     return at;
   };
   return { made, tab };
+}
+
+/// A server of this machine, and its address.
+async function serve(t, answer) {
+  const server = http.createServer(answer).listen(0, "127.0.0.1");
+  t.after(() => server.close().closeAllConnections());
+  await once(server, "listening");
+  return `http://127.0.0.1:${server.address().port}`;
 }
 
 const state = (at) => at.evaluate(() => globalThis.place?.state);
@@ -106,4 +116,35 @@ test("a lost network costs no place, and leaving works while the page closes", a
   await at.evaluate(() => addEventListener("pagehide", () => globalThis.place.leave()));
   await at.goto("about:blank");
   await until("the place is free", async () => (await weir.ask("/traffic/entry", { zoneId: "Z", token })).body.code === "gone");
+});
+
+test("no redirect is followed, also while the page closes", async (t) => {
+  const elsewhere = [];
+  const other = await serve(t, (request, response) => {
+    elsewhere.push(`${request.method} ${request.url}`);
+    response.writeHead(200, { "access-control-allow-origin": "*", "access-control-allow-headers": "*" });
+    response.end(JSON.stringify({ canEnter: true, token: "t9", pass: "p" }));
+  });
+  const place = { canEnter: false, token: "t1", waiting: { rank: 2, etaRange: null, pollingPeriod: 200 } };
+  const asked = [];
+  const url = await serve(t, (request, response) => {
+    const { pathname } = new URL(request.url, url);
+    const send = (type, body) => response.setHeader("content-type", type).end(body);
+    if (pathname === "/app") return send("text/html", pageOf(""));
+    if (pathname.startsWith("/client/")) return send("text/javascript", moduleOf(pathname));
+    asked.push(pathname);
+    if (pathname === "/traffic/wait") return response.end(JSON.stringify(place));
+    response.writeHead(307, { location: `${other}/elsewhere` }).end();
+  });
+  // Not by `app`: where a test answers requests of a browser, its beacons follow no redirect.
+  const at = await page(t, `${url}/app`);
+  await until("it says that the reply is not Weir's", async () => (await state(at)).trouble?.code === "away");
+  await until("it polled", () => asked.includes("/traffic/entry"));
+  assert.ok(asked.includes("/traffic/stream"));
+  await at.evaluate(() => addEventListener("pagehide", () => globalThis.place.leave()));
+  await at.goto("about:blank");
+  await until("it gave up the place", () => asked.includes("/traffic/leave"));
+  // The other host answers this after what came before.
+  await (await fetch(`${other}/last`)).text();
+  assert.deepEqual(elsewhere, ["GET /last"]);
 });

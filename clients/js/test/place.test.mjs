@@ -337,6 +337,27 @@ test("without a beacon, or with one that throws, a call gives up the place", asy
   }
 });
 
+test("no call follows a redirect, which would send the token to another host", async () => {
+  const open = source();
+  const world = new World(({ call }) => (call === "stream" ? { stream: iterable(open) } : call === "leave" ? nothing : waiting("t1")));
+  const { fetch, ...rest } = world.platform({ streams: true });
+  const follows = new Map();
+  const watched = (address, request) => {
+    follows.set(new URL(address).pathname, request.redirect);
+    return fetch(address, request);
+  };
+  const place = wait({ server: "https://weir.test", zone: "Z", platform: { ...rest, fetch: watched } });
+  await world.run(0);
+  open.end();
+  await world.run(0);
+  place.receipt("sale").catch(() => {});
+  await settle();
+  place.leave();
+  await settle();
+  const paths = ["/traffic/wait", "/traffic/stream", "/traffic/entry", "/draws/Z/sale/receipt", "/traffic/leave"];
+  assert.deepEqual([...follows], paths.map((path) => [path, "manual"]));
+});
+
 test("an app of React Native asks when it comes to the front and a poll is due", async () => {
   let change;
   const appState = { addEventListener: (_, hear) => ((change = hear), { remove: () => (change = null) }) };
