@@ -56,7 +56,7 @@ struct Figures {
     let rank: Int
     /// The highest rank so far.
     let first: Int
-    /// From 0 to 1; it never falls.
+    /// From 0 to 1; it falls only to 0, before a draw.
     let progress: Double
     /// From the time at which it was told.
     var eta: Estimate?

@@ -257,7 +257,9 @@ struct Rules {
 
     private mutating func keepWaiting(_ told: Told, _ token: String, _ nowMs: Double) {
         let earlier = kept?.figures
-        let first = max(earlier?.first ?? 0, told.rank)
+        // Before a draw nobody has a rank: it says how many wait.
+        let isUndrawn = told.reason == .draw
+        let first = isUndrawn ? 0 : max(earlier?.first ?? 0, told.rank)
         var (eta, reason) = (told.eta, told.reason)
         // Each range is a new estimate. If its end moves back by more than the server's own tolerance for the told wait, 2 s and a tenth,
         // that is a reason. Less is not shown.
@@ -275,7 +277,7 @@ struct Rules {
         let figures = Figures(
             rank: told.rank,
             first: first,
-            progress: max(earlier?.progress ?? 0, 1 - Double(told.rank) / (Double(first) + 1)),
+            progress: isUndrawn ? 0 : max(earlier?.progress ?? 0, 1 - Double(told.rank) / (Double(first) + 1)),
             eta: eta,
             reason: reason,
             isStale: told.isStale,

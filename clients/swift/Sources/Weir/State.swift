@@ -31,7 +31,7 @@ extension Place {
         public let rank: Int
         /// Nil: nobody knows, because the zone lets nobody in.
         public let eta: Eta?
-        /// From 0 to 1. It never falls.
+        /// From 0 to 1. It never falls, but for a draw: it is 0 until the order is drawn.
         public let progress: Double
         /// Why the wait is unknown or longer than before.
         public let reason: Reason?

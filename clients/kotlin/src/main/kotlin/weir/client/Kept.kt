@@ -34,7 +34,7 @@ internal class Kept(val token: String, val heardMs: Double, val figures: Figures
  * What was told last.
  *
  * @property first the highest rank so far
- * @property progress from 0 to 1; it never falls
+ * @property progress from 0 to 1; it falls only to 0, before a draw
  * @property eta from the time at which it was told
  * @property opensMs from the time at which it was told
  */
