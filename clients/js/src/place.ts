@@ -153,7 +153,7 @@ export class Place {
   readonly #waiters = new Set<(state: null) => void>();
   #state: State = { kind: "joining", trouble: null };
   #kept: Kept | null = null;
-  /** The text in the storage that `#kept` was read from or written as. */
+  /** The text in the storage that was read or written last. It is not read again. */
   #stored: string | null = null;
   /** The key of the place that is being taken. It is in the storage, too: the reply may be lost with the page. */
   #joinKey: string | null = null;
@@ -546,8 +546,8 @@ export class Place {
   /** Reports a failure. Returns the time until the next try, in milliseconds. */
   #fail(fault: unknown): number {
     const problem = fault instanceof Problem ? fault : new Problem(fault instanceof Unreadable ? "away" : "offline");
-    // A user who entered, or waited long ago, and comes back starts again.
-    if (problem.action === "new place" && (this.#kept?.entered || this.#isOld || this.#wantsNew)) {
+    // A user who entered, or waited long ago, and comes back starts again. If the new place is refused, too, the user decides.
+    if (problem.action === "new place" && this.#kept && (this.#kept.entered || this.#isOld || this.#wantsNew)) {
       this.#keep(null);
       return 0;
     }
@@ -638,14 +638,16 @@ export class Place {
   #keep(kept: Kept | null): void {
     [this.#kept, this.#isOld] = [kept, false];
     if (kept) this.#wantsNew = false;
-    const text = (this.#stored = kept && JSON.stringify(kept));
+    const text = kept && JSON.stringify(kept);
+    // The text of a place that is over stays known: a storage that does not remove it brings the place back to nobody.
+    if (text) this.#stored = text;
     this.#write((storage) => (text === null ? storage.remove(this.#key) : storage.set(this.#key, text)));
   }
 
   /** Forgets a place that is over. One that another tab has taken since stays in the storage, and this tab finds it there. */
   #forget(): void {
     const own = this.#stored;
-    [this.#kept, this.#stored, this.#isOld] = [null, null, false];
+    [this.#kept, this.#isOld] = [null, false];
     this.#write(async (storage) => {
       const stored = await storage.get(this.#key);
       const kept = stored === own ? null : keptOf(stored ?? "");

@@ -178,6 +178,16 @@ test("a storage that can be read and not written is not asked again and again", 
   }
 });
 
+test("a place that the storage does not let go is asked for once", async () => {
+  for (const fields of [{ entered: true }, { heard: 1 }]) {
+    const text = JSON.stringify({ token: "t0", heard: 1_700_000_000_000, ...fields });
+    const world = new World(({ call, body }) => (call === "entry" && body.token === "t0" ? gone : waiting("t1")));
+    begin(world, { storage: { get: (key) => (key === KEY ? text : null), set: () => {}, remove: () => {} } });
+    await world.run(500);
+    assert.deepEqual(asked(world), ["entry t0", "wait"], text);
+  }
+});
+
 test("a listener that throws is reported, and costs nothing else", async () => {
   // What is thrown in a task of its own is an uncaught error, which a browser and Node report.
   const [reported, { queueMicrotask }] = [[], globalThis];

@@ -61,7 +61,7 @@ struct Rules {
     private var calls: [Int: Purpose] = [:]
     private var pause: Pause?
     private var kept: Kept?
-    /// The text in the storage that `kept` was read from or written as.
+    /// The text in the storage that was read or written last. It is not read again.
     private var stored: String?
     /// The key of the place that is being taken. It is in the storage, too: the reply may be lost with the process.
     private var joinKey: String?
@@ -346,9 +346,12 @@ struct Rules {
     /// At once, because the system may end the app.
     private mutating func keep(_ place: Kept?) {
         let hadKey = joinKey != nil
-        (kept, isOld, stored, joinKey) = (place, false, place?.text, nil)
+        let text = place?.text
+        (kept, isOld, joinKey) = (place, false, nil)
+        // The text of a place that is over stays known: a storage that does not remove it brings the place back to nobody.
+        if let text { stored = text }
         do {
-            try platform.storage?.set(stored, for: key)
+            try platform.storage?.set(text, for: key)
             if hadKey { try platform.storage?.set(nil, for: key + joinKeySuffix) }
         } catch {
             isStorageLost = true

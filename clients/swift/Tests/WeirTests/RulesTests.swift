@@ -5,6 +5,13 @@ import XCTest
 
 @testable import Weir
 
+/// It has a place of long ago, and does not let it go.
+private struct Stubborn: Storage {
+    func text(for key: String) -> String? { #"{"token":"old","heard":1}"# }
+
+    func set(_ text: String?, for key: String) {}
+}
+
 final class RulesTests: XCTestCase {
     private let key = "weir https://weir.test/ Z"
 
@@ -49,6 +56,16 @@ final class RulesTests: XCTestCase {
             }
             XCTAssertEqual(keys[0] == keys[1], isSame, "\(laterMs) ms later: \(keys)")
         }
+    }
+
+    func testAPlaceThatTheStorageDoesNotLetGoIsAskedForOnce() throws {
+        var rules = Rules(platform: Clocks().platform(Stubborn()), server: "https://weir.test/", zone: "Z")
+        rules.ask()
+        let gone = Reply(status: 410, header: { _ in nil }, body: Data(#"{"code":"gone"}"#.utf8))
+        rules.answered(try call(&rules).number, .success(gone))
+        let pauses = rules.takeOrders().compactMap { order -> Int? in if case .wake(let number, _) = order { number } else { nil } }
+        rules.woke(try XCTUnwrap(pauses.first))
+        XCTAssertNil(try call(&rules).body.token)
     }
 
     func testAPlaceOfAnotherVersionIsResumedWithoutItsFigures() throws {

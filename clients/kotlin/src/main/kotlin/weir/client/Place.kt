@@ -135,7 +135,7 @@ public class Place internal constructor(
     private val isStopped = MutableStateFlow(false)
     private var kept: Kept? = null
 
-    /** The text in the storage that [kept] was read from or written as. */
+    /** The text in the storage that was read or written last. It is not read again. */
     private var stored: String? = null
 
     /** The key of the place that is being taken. It is in the storage, too: the reply may be lost with the process. */
@@ -445,7 +445,8 @@ public class Place internal constructor(
         kept = place
         isOld = false
         val text = place?.write()
-        stored = text
+        // The text of a place that is over stays known: a storage that does not remove it brings the place back to nobody.
+        if (text != null) stored = text
         val (earlier, hadKey) = writing to (joinKey != null)
         joinKey = null
         val storage = platform.storage ?: return

@@ -116,6 +116,24 @@ class PlaceTest {
     }
 
     @Test
+    fun aPlaceThatTheStorageDoesNotLetGoIsAskedForOnce() = runTest {
+        val stubborn = object : Storage {
+            override suspend fun get(key: String) = """{"token":"old","heard":-4000000}"""
+
+            override suspend fun set(key: String, value: String?) {}
+        }
+        val gone = Reply(410, { null }, """{"code":"gone"}""")
+        val bodies = mutableListOf<String>()
+        val place = place("https://weir.test", "Z", platform(stubborn) { _, body ->
+            check(bodies.size < 10) { "it asks again and again" }
+            bodies += body
+            if (body.contains("\"old\"")) gone else entered
+        })
+        assertEquals("p", place.entry().pass)
+        assertEquals(2, bodies.size)
+    }
+
+    @Test
     fun aSetupThatCannotBeRightIsRefused() {
         for (server in listOf("weir.test", "ftp://weir.test", "http://", "http://a b", "")) {
             assertThrows(IllegalArgumentException::class.java, { place(server, "Z") }, server)
