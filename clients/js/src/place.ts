@@ -7,7 +7,7 @@
 // Invariants: only the server ends a place. At most one loop asks for a place at a time. The told wait grows only together with a reason.
 // The device's clock decides only how old stored figures are, and to ask sooner.
 
-import { SLOWEST_MS, untilOwnPoll, untilPoll, untilRetry } from "./pace.js";
+import { REOPEN_MS, SLOWEST_MS, reopenWithin, untilOwnPoll, untilPoll, untilReopen, untilRetry } from "./pace.js";
 import type { Platform, Reply, Request, Signal, Storage } from "./platform.js";
 import { Problem, problemOf, problemOfReply, type Trouble } from "./problem.js";
 import { Unreadable, answerOf, isToken, jsonOf, textOf, waitingOf, type Answer, type Reason, type Stock, type Waiting } from "./reply.js";
@@ -15,10 +15,12 @@ import { events } from "./stream.js";
 
 /** A stream sends data every 5 s. After this much silence it is treated as broken. */
 const SILENT_MS = 12_000;
-/** The pause after a stream that delivered nothing. A proxy may buffer streams, and that does not change soon. */
+/** The pause after streams that delivered nothing, or did not last. A proxy may buffer or cut streams, and that does not change soon. */
 const NO_STREAM_MS = 60_000;
-/** The pause until a stream is opened again, unless the server says another one. */
-const REOPEN_MS = 1_000;
+/** A stream that ends sooner, or within its own polling period, did not last: it costs more than polls. */
+const LASTING_MS = 10_000;
+/** After this many streams in a row that did not last, the place polls for a while. */
+const MOST_SHORT = 3;
 /**
  * No zone keeps a place longer than this without a poll. If the server says that an older place is gone, it belonged to an earlier visit,
  * and a new one is taken without asking.
@@ -174,6 +176,8 @@ export class Place {
   #failures = 0;
   #isOffline = false;
   #noStreamUntil = -Infinity;
+  /** How many of the last streams in a row did not last. */
+  #shortStreams = 0;
   #stream: { abort(): void; silence(): number } | null = null;
   #pausing: { putOff(ms: number): void; wake(atOnce: boolean): void } | null = null;
   /** Ends the hold of the first tab that entered. */
@@ -498,7 +502,9 @@ export class Place {
       cancel = this.#platform.timer(SILENT_MS, abort);
     };
     this.#stream = { abort, silence: () => silence() };
-    let [reopenMs, heard] = [REOPEN_MS, false];
+    // The period of the last event, or 0.
+    let [reopenMs, periodMs] = [REOPEN_MS, 0];
+    const lasted = this.#stopwatch();
     try {
       alive();
       const headers = { accept: "text/event-stream", "last-event-id": token };
@@ -514,13 +520,16 @@ export class Place {
       const reader = reply.body?.getReader();
       for await (const { id, event, data, retry } of reader ? events(reader, alive) : []) {
         if (run.isOver) return 0;
-        if (retry) reopenMs = Math.min(Number(retry) || REOPEN_MS, SLOWEST_MS);
+        if (retry) reopenMs = reopenWithin(retry);
         if (event === "wait") {
-          this.#keepWaiting(waitingOf(JSON.parse(data ?? "")), id || this.#kept?.token || token);
+          const told = waitingOf(JSON.parse(data ?? ""));
+          this.#keepWaiting(told, id || this.#kept?.token || token);
           this.#showWaiting(null, 0);
-          [heard, this.#failures] = [true, 0];
+          [periodMs, this.#failures] = [told.periodMs, 0];
         } else if (event === "enter") {
-          return await this.#take(run, answerOf(JSON.parse(data ?? "")));
+          const answer = answerOf(JSON.parse(data ?? ""));
+          if (!answer.canEnter) break;
+          return await this.#take(run, answer);
         } else if (event === "problem") {
           const document = JSON.parse(data ?? "") as { status?: unknown };
           throw problemOf(document, typeof document?.status === "number" ? document.status : 0);
@@ -534,9 +543,11 @@ export class Place {
       run.signal.removeEventListener("abort", abort);
       this.#stream = null;
     }
-    // After a stream without events, poll for a while. A poll reports what is wrong.
-    if (!heard) this.#noStreamUntil = this.#platform.steadyMs() + NO_STREAM_MS;
-    return heard ? reopenMs : 0;
+    this.#shortStreams = lasted() < Math.max(LASTING_MS, periodMs) ? this.#shortStreams + 1 : 0;
+    if (periodMs && this.#shortStreams < MOST_SHORT) return untilReopen(reopenMs, this.#shortStreams, this.#platform.random());
+    // Poll for a while, after a stream without events at once: a poll reports what is wrong.
+    this.#noStreamUntil = this.#platform.steadyMs() + NO_STREAM_MS;
+    return periodMs && untilPoll(periodMs, this.#platform.random());
   }
 
   #recovered(): void {

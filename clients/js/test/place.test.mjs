@@ -447,9 +447,62 @@ test("a stream that ends is opened again with the newest token, when the server 
   opened[0].end();
   await world.run(2_400);
   assert.equal(opened.length, 1);
-  await world.run(200);
+  await world.run(800);
   assert.equal(opened.length, 2);
   assert.equal(world.calls.at(-1).headers["last-event-id"], "t2");
+});
+
+/// A stream that sends one text and ends.
+function lines(text) {
+  const open = source();
+  open.send(text);
+  open.end();
+  return { stream: iterable(open) };
+}
+
+test("a stream that says absurd pauses is not opened again at once, nor after hours", async () => {
+  for (const [retry, least, most] of [["1", 100, 125], ["0", 100, 125], ["-5", 1_000, 1_250], ["1e3", 1_000, 1_250], ["99999999", 15_000, 18_750]]) {
+    const world = new World(({ call }) => (call === "stream" ? lines(`retry: ${retry}\n\n${event("wait", told(2), "t2")}`) : waiting("t1")));
+    begin(world, { streams: true });
+    await world.run(20_000);
+    const [first, second] = world.calls.filter(({ call }) => call === "stream");
+    const pauseMs = second.atMs - first.atMs;
+    assert.ok(pauseMs >= least && pauseMs <= most, `retry: ${retry} gave ${pauseMs} ms`);
+  }
+});
+
+test("streams that do not last are opened more and more rarely, and then the place polls", async () => {
+  const far = told(2, { pollingPeriod: 30_000 });
+  const waits = event("wait", far, "t2");
+  const enters_not = event("enter", { canEnter: false, token: "t2", waiting: { ...far, pollingPeriod: 0 } });
+  for (const text of [waits, waits + event("reconnect", {}), enters_not, waits + enters_not]) {
+    const world = new World(({ call }) => (call === "stream" ? lines(text) : waiting("t1", { pollingPeriod: 30_000 })));
+    begin(world, { streams: true });
+    await world.run(600_000);
+    const streams = world.calls.filter(({ call }) => call === "stream").length;
+    const silences = world.calls.map(({ atMs }, i) => (world.calls[i + 1]?.atMs ?? world.now) - atMs);
+    assert.ok(streams <= 13 && world.calls.length <= 40, `${streams} streams, and ${world.calls.length} calls in ten minutes`);
+    assert.ok(Math.max(...silences) <= 30_000, `silent for ${Math.max(...silences)} ms`);
+  }
+});
+
+test("a stream that lasted is opened again as told, however often it is cut", async () => {
+  let end;
+  const world = new World(({ call }) => {
+    if (call !== "stream") return waiting("t1");
+    const open = source();
+    open.send(event("wait", told(2), "t2"));
+    end = () => open.end();
+    return { stream: iterable(open) };
+  });
+  begin(world, { streams: true });
+  for (let i = 0; i < 10; i += 1) {
+    await world.run(11_000);
+    const before = end;
+    end();
+    await world.run(1_300);
+    assert.notEqual(end, before, "it is open again");
+  }
 });
 
 test("a stream that is silent, says nothing, or never ends an event is given up for polls", async () => {
