@@ -241,7 +241,8 @@ export class Place {
     this.#end("give up");
     // A place that ended is this tab's own. Another tab may have taken a new one.
     if (isOver) this.#forget();
-    else this.#keep(null);
+    else if (token) this.#keep(null);
+    else this.#giveUpStored();
     if (token) this.#giveUp(token);
     this.#show({ kind: "left", trouble: null });
   }
@@ -664,6 +665,15 @@ export class Place {
       const kept = stored === own ? null : keptOf(stored ?? "");
       // Each tab writes the entry into a place by itself: it is the same one.
       if (!kept || kept.entered) await storage.remove(this.#key);
+    });
+  }
+
+  /** Gives up the place in the storage, which this tab has not read yet. */
+  #giveUpStored(): void {
+    this.#write(async (storage) => {
+      const kept = this.#isStorageLost ? null : keptOf((await storage.get(this.#key)) ?? "");
+      if (kept) this.#giveUp(kept.token);
+      await storage.remove(this.#key);
     });
   }
 

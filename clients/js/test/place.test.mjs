@@ -215,13 +215,18 @@ test("a listener that throws is reported, and costs nothing else", async () => {
   }
 });
 
+/// A storage that takes 30 ms for each call.
+function slow(world) {
+  const { storage, timer } = world.platform();
+  const later = (act) => new Promise((done) => timer(30, () => done(act())));
+  const { get, set, remove } = storage;
+  return { get: (key) => later(() => get(key)), set: (key, text) => later(() => set(key, text)), remove: (key) => later(() => remove(key)) };
+}
+
 test("whoever leaves while the storage is read sends no wait afterwards", async () => {
   for (const leaveAt of [5, 35, 65, 95, 125]) {
     const world = new World(({ call }) => (call === "leave" ? nothing : waiting(call === "wait" ? "t1" : "t2")));
-    const later = (act) => new Promise((done) => world.platform().timer(30, () => done(act())));
-    const { get, set, remove } = world.platform().storage;
-    const storage = { get: (key) => later(() => get(key)), set: (key, text) => later(() => set(key, text)), remove: (key) => later(() => remove(key)) };
-    const place = begin(world, { storage });
+    const place = begin(world, { storage: slow(world) });
     await world.run(leaveAt);
     place.leave();
     place.anew();
@@ -229,6 +234,24 @@ test("whoever leaves while the storage is read sends no wait afterwards", async 
     assert.equal(place.state.kind, "waiting", `left after ${leaveAt} ms`);
     const keys = world.calls.filter(({ call }) => call === "wait").map(({ body }) => body.idempotencyKey);
     assert.equal(new Set(keys).size, keys.length, `left after ${leaveAt} ms: each place has a key of its own`);
+  }
+});
+
+test("whoever leaves before the storage was read gives up the place that it has", async () => {
+  const text = JSON.stringify({ token: "t0", heard: 1_700_000_000_000 });
+  for (const [storageOf, leaveAt] of [[slow, null], [slow, 0], [slow, 5], [(world) => world.platform().storage, null]]) {
+    const world = new World(({ call }) => (call === "leave" ? nothing : waiting("t1")));
+    world.stored.set(KEY, text);
+    const place = begin(world, { storage: storageOf(world) });
+    // `null`: in the task that began the place.
+    if (leaveAt !== null) await world.run(leaveAt);
+    place.leave();
+    assert.equal(place.state.kind, "left");
+    await world.run(2_000);
+    assert.deepEqual([asked(world), [...world.stored.keys()]], [["leave t0"], []], `left after ${leaveAt} ms`);
+    place.anew();
+    await world.run(200);
+    assert.deepEqual([place.state.kind, asked(world)], ["waiting", ["leave t0", "wait"]]);
   }
 });
 

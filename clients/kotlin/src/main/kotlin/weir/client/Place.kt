@@ -189,8 +189,9 @@ public class Place internal constructor(
     public fun leave() {
         act {
             val token = kept?.token
+            val mayBeStored = token == null && current.value is State.Joining
             end(Run.Late.GIVE_UP)
-            keep(null)
+            if (mayBeStored) giveUpStored() else keep(null)
             if (token != null) giveUp(token)
             show(State.Left)
         }
@@ -258,23 +259,30 @@ public class Place internal constructor(
         load()
         if (run.isOver) return 0.0
         val token = kept?.token
-        run.isJoining = token == null
-        val answer = try {
-            ask(token)
-        } finally {
-            run.isJoining = false
-        }
+        val answer = if (token == null) join(run) ?: return 0.0 else ask("entry", "token", token)
         return take(run, answer)
     }
 
-    private suspend fun ask(token: String?): Answer {
-        val reply = if (token == null) post("wait", "idempotencyKey", keyOfJoin()) else post("entry", "token", token)
+    /** Asks for a place. Returns null if the user left before that. */
+    private suspend fun join(run: Run): Answer? {
+        val key = keyOfJoin(run)
+        if (run.isOver) return null
+        run.isJoining = true
+        try {
+            return ask("wait", "idempotencyKey", key)
+        } finally {
+            run.isJoining = false
+        }
+    }
+
+    private suspend fun ask(call: String, field: String, value: String): Answer {
+        val reply = post(call, field, value)
         if (reply.status !in 200..299) throw problemOf(reply)
         return answerOf(reply.body)
     }
 
     /** The key of this `wait`, which is the same until the place is known: whoever sends it again gets the same place. */
-    private suspend fun keyOfJoin(): String {
+    private suspend fun keyOfJoin(run: Run): String {
         joinKey?.let { return it }
         val nowMs = platform.deviceMs()
         var made = platform.newKey()
@@ -288,7 +296,7 @@ public class Place internal constructor(
         } catch (_: Exception) {
             // Without storage, the key lasts as long as the process.
         }
-        joinKey = made
+        if (!run.isOver) joinKey = made
         return made
     }
 
@@ -447,13 +455,31 @@ public class Place internal constructor(
         val text = place?.write()
         // The text of a place that is over stays known: a storage that does not remove it brings the place back to nobody.
         if (text != null) stored = text
+        write { it.set(key, text) }
+    }
+
+    /** Gives up the place in the storage, which was not read yet. */
+    private fun giveUpStored() = write { storage ->
+        val text = if (isStorageLost) null else storage.get(key)
+        if (text != null) {
+            try {
+                giveUp(Kept.read(text).token)
+            } catch (_: Unreadable) {
+                // It is no place.
+            }
+        }
+        storage.set(key, null)
+    }
+
+    /** Writes to the storage what `put` writes, and that no place is being taken. */
+    private fun write(put: suspend (Storage) -> Unit) {
         val (earlier, hadKey) = writing to (joinKey != null)
         joinKey = null
         val storage = platform.storage ?: return
         writing = scope.launch {
             earlier?.join()
             try {
-                storage.set(key, text)
+                put(storage)
                 if (hadKey) storage.set(key + JOIN_KEY, null)
             } catch (end: CancellationException) {
                 throw end

@@ -3,10 +3,12 @@ package weir.client
 import kotlinx.coroutines.CompletableDeferred
 import kotlinx.coroutines.ExperimentalCoroutinesApi
 import kotlinx.coroutines.async
+import kotlinx.coroutines.delay
 import kotlinx.coroutines.runBlocking
 import kotlinx.coroutines.test.StandardTestDispatcher
 import kotlinx.coroutines.test.TestScope
 import kotlinx.coroutines.test.runTest
+import kotlinx.coroutines.withTimeout
 import org.junit.jupiter.api.Assertions.assertEquals
 import org.junit.jupiter.api.Assertions.assertThrows
 import org.junit.jupiter.api.Test
@@ -86,6 +88,51 @@ class PlaceTest {
         }
     }
 
+    /** A storage that takes 30 ms for each call. */
+    private class Slow(val texts: Texts = Texts()) : Storage {
+        override suspend fun get(key: String): String? = delay(30).let { texts.get(key) }
+
+        override suspend fun set(key: String, value: String?) = delay(30).also { texts.set(key, value) }
+    }
+
+    @Test
+    fun whoeverLeavesWhileTheStorageIsReadSendsNoWaitAfterwards() = runTest {
+        for (leaveAtMs in listOf(0L, 5L, 35L, 65L, 95L)) {
+            val (bodies, storage) = mutableListOf<String>() to Slow()
+            val platform = platform(storage) { _, body -> waiting.also { bodies += body } }
+            val place = place("https://weir.test/", "Z", platform)
+            testScheduler.advanceTimeBy(leaveAtMs)
+            place.leave()
+            testScheduler.runCurrent()
+            val before = bodies.size
+            testScheduler.advanceTimeBy(400)
+            val later = bodies.drop(before).filter { it.contains("idempotencyKey") }
+            assertEquals(emptyList<String>(), later, "left after $leaveAtMs ms")
+            place.anew()
+            testScheduler.advanceTimeBy(400)
+            assertEquals(true, place.state.value is State.Waiting, "left after $leaveAtMs ms")
+            val keys = bodies.mapNotNull { fieldsOf(readJson(it))["idempotencyKey"] }
+            assertEquals(keys.size, keys.toSet().size, "left after $leaveAtMs ms: each place has a key of its own")
+            place.stop()
+            testScheduler.advanceUntilIdle()
+        }
+    }
+
+    @Test
+    fun whoeverLeavesBeforeTheStorageWasReadGivesUpThePlaceThatItHas() = runTest {
+        for (leaveAtMs in listOf(0L, 5L)) {
+            val (calls, storage) = mutableListOf<String>() to Slow()
+            storage.texts.all["weir https://weir.test/ Z"] = """{"token":"t0","heard":0}"""
+            val platform = platform(storage) { address, body -> waiting.also { calls += "${address.substringAfterLast('/')} $body" } }
+            val place = place("https://weir.test/", "Z", platform)
+            testScheduler.advanceTimeBy(leaveAtMs)
+            place.leave()
+            testScheduler.advanceUntilIdle()
+            assertEquals(listOf("""leave {"zoneId":"Z","token":"t0"}"""), calls, "left after $leaveAtMs ms")
+            assertEquals(emptyMap<String, String>(), storage.texts.all)
+        }
+    }
+
     @Test
     fun aStorageThatFailsTakesNoPlaceAway() = runTest {
         val broken = object : Storage {
@@ -129,7 +176,7 @@ class PlaceTest {
             bodies += body
             if (body.contains("\"old\"")) gone else entered
         })
-        assertEquals("p", place.entry().pass)
+        assertEquals("p", withTimeout(60_000) { place.entry() }.pass)
         assertEquals(2, bodies.size)
     }
 
