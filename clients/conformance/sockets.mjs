@@ -7,8 +7,8 @@ import { CASES, serve } from "./server.mjs";
 const REAL = CASES.filter(({ slow, needs = [] }) => !slow && needs.every((need) => need === "storage"));
 
 /// The text in the storage of a place from before.
-export function kept({ token, age_ms, entered }, deviceMs) {
-  return JSON.stringify({ token, heard: deviceMs - age_ms, ...(entered && { entered }) });
+export function kept({ age_ms, ...place }, deviceMs) {
+  return JSON.stringify({ ...place, heard: deviceMs - age_ms });
 }
 
 /// Runs all cases that can be run over sockets, side by side, as parts of the test `t`.

@@ -36,6 +36,9 @@ const KEY = " key";
 /** For how long a later start uses that key again. The server remembers keys for two minutes. */
 const KEY_MS = 100_000;
 
+/** A key may be from this far in the future: the device's clock was put right meanwhile. */
+const KEY_AHEAD_MS = 10_000;
+
 /** The expected wait from now, in seconds. The real wait is within the range in nine of ten cases. */
 export interface Eta {
   readonly low: number;
@@ -354,7 +357,7 @@ export class Place {
     try {
       const [kept, at] = ((await storage?.get(this.#key + KEY)) ?? "").split(" ");
       const ageMs = now - Number(at);
-      if (kept && ageMs >= 0 && ageMs < KEY_MS) key = kept;
+      if (kept && ageMs >= -KEY_AHEAD_MS && ageMs < KEY_MS) key = kept;
       else if (key) await storage?.set(this.#key + KEY, `${key} ${now}`);
     } catch {
       // Without storage, the key lasts as long as the page.
@@ -634,11 +637,12 @@ export class Place {
       if (stored === null || stored === this.#stored) return false;
       const kept = keptOf(stored);
       if (!kept) return false;
-      // Before a reload, only the device's clock measured time. If it was set back meanwhile, the told wait does not count any more.
+      // Before a reload, only the device's clock measured time. If it was set back meanwhile, the told times do not count any more.
       const ageMs = this.#kept ? 0 : this.#platform.deviceMs() - kept.heard;
       this.#isOld = !(ageMs < OLD_MS);
-      this.#toldAt = this.#platform.steadyMs() - ageMs;
+      this.#toldAt = this.#platform.steadyMs() - Math.max(0, ageMs);
       if (ageMs < 0 || this.#isOld) kept.eta = null;
+      if (ageMs < 0) kept.opens_ms = 0;
       [this.#kept, this.#stored] = [kept, stored];
       return true;
     } catch {

@@ -63,7 +63,7 @@ struct Figures {
     let reason: Place.Reason?
     let isStale: Bool
     /// From the time at which it was told.
-    let opensMs: Double
+    var opensMs: Double
     let stock: Place.Stock?
     let isBeyondStock: Bool
 }

@@ -15,6 +15,9 @@ private let joinKeySuffix = " key"
 /// For how long a later start uses that key again, in milliseconds. The server remembers keys for two minutes.
 private let joinKeyMs = 100_000.0
 
+/// A key may be from this far in the future, in milliseconds: the device's clock was put right meanwhile.
+private let joinKeyAheadMs = 10_000.0
+
 /// What a call sends.
 struct Body: Encodable, Equatable {
     let zoneId: String
@@ -226,7 +229,7 @@ struct Rules {
         let nowMs = platform.deviceMs()
         let found = (try? platform.storage?.text(for: key + joinKeySuffix))?.split(separator: " ") ?? []
         let made: String
-        if found.count == 2, let atMs = Double(found[1]), (0..<joinKeyMs).contains(nowMs - atMs) {
+        if found.count == 2, let atMs = Double(found[1]), (-joinKeyAheadMs..<joinKeyMs).contains(nowMs - atMs) {
             made = String(found[0])
         } else {
             made = platform.newKey()
@@ -335,12 +338,13 @@ struct Rules {
     /// Takes over what the storage has, if it is not known yet. Without storage, the place lasts as long as the process.
     private mutating func load() {
         guard !isStorageLost, let text = (try? platform.storage?.text(for: key)) ?? nil, text != stored, let found = Kept(text: text) else { return }
-        // Before a new start, only the device's clock measured time. If it was set back meanwhile, the told wait does not count any more.
+        // Before a new start, only the device's clock measured time. If it was set back meanwhile, the told times do not count any more.
         let ageMs = kept == nil ? platform.deviceMs() - found.heardMs : 0
         isOld = ageMs >= oldMs
-        toldAtMs = platform.steadyMs() - ageMs
+        toldAtMs = platform.steadyMs() - max(0, ageMs)
         (kept, stored) = (found, text)
         if ageMs < 0 || isOld { kept?.figures?.eta = nil }
+        if ageMs < 0 { kept?.figures?.opensMs = 0 }
     }
 
     /// At once, because the system may end the app.

@@ -34,6 +34,9 @@ private const val JOIN_KEY = " key"
 /** For how long a later start uses that key again. The server remembers keys for two minutes. */
 private const val JOIN_KEY_MS = 100_000.0
 
+/** A key may be from this far in the future: the device's clock was put right meanwhile. */
+private const val JOIN_KEY_AHEAD_MS = 10_000.0
+
 /** The expected wait from now, in seconds. The real wait is within the range in nine of ten cases. */
 public data class Eta(public val low: Long, public val seconds: Long, public val high: Long)
 
@@ -289,7 +292,7 @@ public class Place internal constructor(
         try {
             writing?.join()
             val (stored, at) = platform.storage?.get(key + JOIN_KEY).orEmpty().split(" ").let { it.first() to it.last().toDoubleOrNull() }
-            if (at != null && stored.isNotEmpty() && nowMs - at in 0.0..JOIN_KEY_MS) made = stored
+            if (at != null && stored.isNotEmpty() && nowMs - at in -JOIN_KEY_AHEAD_MS..JOIN_KEY_MS) made = stored
             else platform.storage?.set(key + JOIN_KEY, "$made $nowMs")
         } catch (end: CancellationException) {
             throw end
@@ -440,11 +443,13 @@ public class Place internal constructor(
         } catch (_: Unreadable) {
             return
         }
-        // Before a new start, only the device's clock measured time. If it was set back meanwhile, the told wait does not count any more.
+        // Before a new start, only the device's clock measured time. If it was set back meanwhile, the told times do not count any more.
         val ageMs = if (kept == null) platform.deviceMs() - found.heardMs else 0.0
         isOld = ageMs >= OLD_MS
-        toldAtMs = platform.steadyMs() - ageMs
-        val figures = if (ageMs < 0 || isOld) found.figures?.copy(eta = null) else found.figures
+        toldAtMs = platform.steadyMs() - max(0.0, ageMs)
+        var figures = found.figures
+        if (ageMs < 0 || isOld) figures = figures?.copy(eta = null)
+        if (ageMs < 0) figures = figures?.copy(opensMs = 0.0)
         kept = Kept(found.token, found.heardMs, figures, found.hasEntered)
         stored = text
     }
