@@ -7,10 +7,11 @@
 // Invariants: only the server ends a place. At most one loop asks for a place at a time. The told wait grows only together with a reason.
 // The device's clock decides only how old stored figures are, and to ask sooner.
 
+import { inTime, keptOf, type Kept } from "./kept.js";
 import { REOPEN_MS, SLOWEST_MS, reopenWithin, untilOwnPoll, untilPoll, untilReopen, untilRetry } from "./pace.js";
 import type { Platform, Reply, Request, Signal, Storage } from "./platform.js";
 import { Problem, problemOf, problemOfReply, type Trouble } from "./problem.js";
-import { Unreadable, answerOf, isToken, jsonOf, textOf, waitingOf, type Answer, type Reason, type Stock, type Waiting } from "./reply.js";
+import { Unreadable, answerOf, jsonOf, textOf, waitingOf, type Answer, type Reason, type Stock, type Waiting } from "./reply.js";
 import { events } from "./stream.js";
 
 /** A stream sends data every 5 s. After this much silence it is treated as broken. */
@@ -96,37 +97,6 @@ export class NoEntry extends Error {
   }
 }
 
-/** What the storage holds, as JSON. Earlier versions of weir.js wrote the same. */
-interface Kept {
-  token: string;
-  /** By the device's clock. */
-  heard: number;
-  first?: number;
-  progress?: number;
-  eta?: [number, number, number] | null;
-  rank?: number;
-  reason?: Reason | "unsure" | null;
-  stale?: boolean;
-  opens_ms?: number;
-  stock?: Stock | null;
-  beyond_stock?: boolean;
-  period_ms?: number;
-  entered?: boolean;
-}
-
-/** The place of a text in the storage; `null` if the text is none. Whoever can write there may have written anything. */
-function keptOf(stored: string): Kept | null {
-  try {
-    const { token, heard, entered, ...figures } = JSON.parse(stored) as Kept;
-    if (!isToken(token) || !Number.isFinite(heard)) return null;
-    const { first = 0, progress = 0, rank = 0, opens_ms = 0, period_ms = 0, eta } = figures;
-    const numbers: unknown[] = [first, progress, rank, opens_ms, period_ms, ...(eta ? [eta[0], eta[1], eta[2]] : [])];
-    return { token, heard, ...(entered && { entered }), ...(numbers.every(Number.isFinite) && figures) };
-  } catch {
-    return null;
-  }
-}
-
 /** One loop that asks for a place. */
 class Run {
   readonly #life = new AbortController();
@@ -153,6 +123,7 @@ export class Place {
   readonly #server: string;
   readonly #zone: string;
   readonly #key: string;
+  readonly #storage: Storage | null;
   readonly #listeners = new Set<(state: State) => void>();
   /** Those who wait for the entry. `stop()` tells them `null`. */
   readonly #waiters = new Set<(state: null) => void>();
@@ -191,6 +162,7 @@ export class Place {
   /** Takes or resumes the place of this person in `zone`. `server` ends with a slash. The first request is sent after the caller's task. */
   constructor(platform: Platform, server: string, zone: string) {
     [this.#platform, this.#server, this.#zone, this.#key] = [platform, server, zone, `weir ${server} ${zone}`];
+    this.#storage = platform.storage && inTime(platform.storage, platform.timer);
     this.#unlisten = platform.signals((signal) => this.#hear(signal));
     this.#tab = platform.tabs?.open(this.#key, () => void this.#hearOtherTab()) ?? null;
     const run = this.#run;
@@ -351,14 +323,13 @@ export class Place {
   /** The key of this `wait`, which is the same until the place is known. */
   async #keyOfJoin(run: Run): Promise<string | null> {
     if (this.#joinKey) return this.#joinKey;
-    const { storage } = this.#platform;
     const now = this.#platform.deviceMs();
     let key = this.#platform.key();
     try {
-      const [kept, at] = ((await storage?.get(this.#key + KEY)) ?? "").split(" ");
+      const [kept, at] = ((await this.#storage?.get(this.#key + KEY)) ?? "").split(" ");
       const ageMs = now - Number(at);
       if (kept && ageMs >= -KEY_AHEAD_MS && ageMs < KEY_MS) key = kept;
-      else if (key) await storage?.set(this.#key + KEY, `${key} ${now}`);
+      else if (key) await this.#storage?.set(this.#key + KEY, `${key} ${now}`);
     } catch {
       // Without storage, the key lasts as long as the page.
     }
@@ -633,7 +604,7 @@ export class Place {
     try {
       await this.#writing;
       if (this.#isStorageLost) return false;
-      const stored = (await this.#platform.storage?.get(this.#key)) ?? null;
+      const stored = (await this.#storage?.get(this.#key)) ?? null;
       if (stored === null || stored === this.#stored) return false;
       const kept = keptOf(stored);
       if (!kept) return false;
@@ -683,7 +654,7 @@ export class Place {
 
   /** Writes to the storage what `put` writes, and that no place is being taken. */
   #write(put: (storage: Storage) => void | Promise<void>): void {
-    const { storage } = this.#platform;
+    const storage = this.#storage;
     const key = this.#joinKey;
     this.#joinKey = null;
     if (!storage) return;

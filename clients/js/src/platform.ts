@@ -1,7 +1,7 @@
 // What a place needs from the machine that it runs on. Nothing else in this package touches a clock, a network, a storage or a DOM,
 // except the modules that make a platform: browser.ts, native.ts and node.ts.
 //
-// Invariant: `place.ts`, `reply.ts`, `problem.ts`, `pace.ts` and `stream.ts` use only what is passed to them, so tests own the time.
+// Invariant: `place.ts`, `kept.ts`, `reply.ts`, `problem.ts`, `pace.ts` and `stream.ts` use only what is passed to them, so tests own the time.
 
 /** The part of a `fetch` reply that the client reads. */
 export interface Reply {

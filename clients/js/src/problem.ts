@@ -48,6 +48,9 @@ export class Problem extends Error {
   }
 }
 
+/** The address of a page as operators may write it: a web page without a user, or a path of Weir's host. */
+const PAGE = /^(?=[!#-;=?-[\]-~]{1,1000}$)(?:https?:\/\/[^/?#@]+(?:[/?#]|$)|\/(?!\/))/;
+
 function actionOf(code: string, status: number): Action {
   if (status < 400 || status >= 500 || status === 408 || status === 429) return "retry";
   return code === "gone" || code === "bad_token" ? "new place" : "give up";
@@ -58,7 +61,8 @@ export function problemOf(document: unknown, status: number, retryMs = 0): Probl
   const { code, title, detail, page } = (typeof document === "object" && document !== null ? document : {}) as Record<string, unknown>;
   if (typeof code !== "string" || !/^[a-z0-9_]{1,64}$/.test(code)) return new Problem("away", { retryAfterMs: retryMs });
   const text = (value: unknown) => (typeof value === "string" ? value.slice(0, 1_000) : "");
-  return new Problem(code, { status, title: text(title) || code, detail: text(detail), retryAfterMs: retryMs, page: text(page) });
+  const isPage = typeof page === "string" && PAGE.test(page);
+  return new Problem(code, { status, title: text(title) || code, detail: text(detail), retryAfterMs: retryMs, page: isPage ? page : "" });
 }
 
 /** The problem of a reply that is not 2xx. */

@@ -1,4 +1,5 @@
-// Reads replies. Nothing that a server or a proxy sends is trusted: sizes, types and ranges are checked here, and only here.
+// Reads replies. Nothing that a server or a proxy sends is trusted: sizes, types and ranges are checked here, and only here. `kept.ts` uses
+// the same checks for the storage.
 //
 // Invariant: an `Answer` has the types that it says. Unknown fields are ignored, because a newer server may have them.
 
@@ -14,7 +15,7 @@ const LONGEST_PASS = 8_192;
 
 /** Why the wait is longer than before, or not known. */
 export type Reason = (typeof REASONS)[number];
-const REASONS = ["held", "draw", "slowed", "interrupted", "returned", "slower"] as const;
+export const REASONS = ["held", "draw", "slowed", "interrupted", "returned", "slower"] as const;
 
 /** What is left, by tier; `null` for a tier of which nobody knows. `texts` names the labels and prices that belong to it. */
 export interface Stock {
@@ -63,12 +64,12 @@ function text(value: unknown, longest: number): string {
   return value;
 }
 
-function count(value: unknown): number {
+export function count(value: unknown): number {
   if (typeof value !== "number" || !(value >= 0 && value <= Number.MAX_SAFE_INTEGER)) throw new Unreadable("not a count");
   return value;
 }
 
-function stockOf(value: unknown): Stock | null {
+export function stockOf(value: unknown): Stock | null {
   if (value === undefined || value === null) return null;
   const { texts, remaining } = fieldsOf(value);
   const tiers = Object.entries(fieldsOf(remaining));

@@ -162,6 +162,25 @@ test("a storage that refuses everything costs only the place after a reload", as
   }
 });
 
+test("a storage that never answers costs some seconds, and the place after a reload", async () => {
+  const never = () => new Promise(() => {});
+  for (const storage of [{ get: never, set: never, remove: never }, { get: () => null, set: never, remove: never }, { get: async () => null, set: never, remove: never }]) {
+    const world = worldOf(waiting("t1"), waiting("t2"), waiting("t3"), gone, waiting("t4"));
+    const place = begin(world, { storage });
+    await world.run(10_000);
+    assert.equal(place.state.kind, "ended", JSON.stringify(place.state));
+    const [joinedAt, ...polledAt] = world.calls.map(({ atMs }) => atMs);
+    assert.ok(joinedAt <= 3_000, `it took a place after ${joinedAt} ms`);
+    assert.ok(polledAt[0] - joinedAt <= 4_000 && polledAt[2] - polledAt[0] <= 2_000, `polls at ${polledAt}`);
+    place.anew();
+    await world.run(100);
+    assert.deepEqual(asked(world), ["wait", "entry t1", "entry t2", "entry t3", "wait"]);
+    place.leave();
+    await settle();
+    assert.equal(asked(world).at(-1), "leave t4");
+  }
+});
+
 test("a storage that can be read and not written is not asked again and again", async () => {
   const refuse = () => {
     throw new Error("the disk is full");
@@ -314,6 +333,26 @@ test("damaged figures in the storage are not shown, and damaged tokens not sent"
     await settle();
     assert.deepEqual(asked(world), ["wait"], JSON.stringify(token).slice(0, 20));
   }
+});
+
+test("figures in the storage are checked as those of a reply are", async () => {
+  const good = { rank: 5, first: 9, progress: 0.5, eta: [-3, 2, 9], reason: "unsure", opens_ms: 0, period_ms: 500, stock: null };
+  const texts = { remaining: { A: 3 } };
+  const bad = [{ rank: -5 }, { rank: 1e300 }, { rank: "5" }, { first: -1 }, { progress: 99 }, { progress: -1 }, { eta: [1, 2] }, { eta: [1e300, 1, 2] }];
+  const worse = [{ opens_ms: -1 }, { period_ms: "soon" }, { stock: "<b>" }, { stock: texts }];
+  for (const damage of [{}, ...bad, ...worse]) {
+    const world = worldOf("lost");
+    world.stored.set(KEY, JSON.stringify({ token: "t0", heard: 1_700_000_000_000, ...good, ...damage }));
+    const place = begin(world);
+    await settle();
+    const isShown = Object.keys(damage).length === 0;
+    assert.deepEqual([asked(world)[0], place.state.kind], ["entry t0", isShown ? "waiting" : "joining"], JSON.stringify(damage));
+  }
+  const world = worldOf("lost");
+  const odd = { reason: { a: 1 }, stale: "no", beyond_stock: "x", eta: "abc" };
+  world.stored.set(KEY, JSON.stringify({ token: "t0", heard: 1_700_000_000_000, ...good, ...odd }));
+  const { reason, stale, beyondStock, eta } = await new Promise((done) => begin(world).subscribe(done));
+  assert.deepEqual([reason, stale, beyondStock, eta], [null, false, false, null]);
 });
 
 test("a slow storage does not bring an old place back", async () => {

@@ -78,14 +78,23 @@ extension Figures: Codable {
 
     init(from decoder: any Decoder) throws {
         let fields = try decoder.container(keyedBy: CodingKeys.self)
-        rank = try fields.decode(Int.self, forKey: .rank)
-        first = try fields.decodeIfPresent(Int.self, forKey: .first) ?? rank
-        progress = try fields.decodeIfPresent(Double.self, forKey: .progress) ?? 0
+        // Whoever can write into the storage may have written anything.
+        func number(_ key: CodingKeys, within range: ClosedRange<Double>) throws -> Double? {
+            guard let found = try fields.decodeIfPresent(Double.self, forKey: key) else { return nil }
+            guard range.contains(found) else { throw Unreadable(what: "not a number that was written") }
+            return found
+        }
+        guard let told = try number(.rank, within: 0...mostCount) else { throw Unreadable(what: "no rank") }
+        rank = Int(told)
+        first = Int(try number(.first, within: 0...mostCount) ?? told)
+        progress = try number(.progress, within: 0...1) ?? 0
+        // A told wait counts down, also below 0.
         let range = try fields.decodeIfPresent([Double].self, forKey: .eta)
+        guard range?.allSatisfy({ (-mostCount...mostCount).contains($0) }) != false else { throw Unreadable(what: "not a wait") }
         eta = range.flatMap { $0.count == 3 ? Estimate(low: $0[0], seconds: $0[1], high: $0[2]) : nil }
         reason = try fields.decodeIfPresent(String.self, forKey: .reason).flatMap(Place.Reason.init(rawValue:))
         isStale = try fields.decodeIfPresent(Bool.self, forKey: .isStale) ?? false
-        opensMs = try fields.decodeIfPresent(Double.self, forKey: .opensMs) ?? 0
+        opensMs = try number(.opensMs, within: 0...mostCount) ?? 0
         stock = try fields.decodeIfPresent(Place.Stock.self, forKey: .stock)
         isBeyondStock = try fields.decodeIfPresent(Bool.self, forKey: .isBeyondStock) ?? false
     }

@@ -1,11 +1,12 @@
-// Reads replies. Nothing that a server or a proxy sends is trusted: sizes, types and ranges are checked here, and only here.
+// Reads replies. Nothing that a server or a proxy sends is trusted: sizes, types and ranges are checked here, and only here. Kept.kt uses the
+// same checks for the storage.
 //
 // Invariant: an `Answer` has the types that it says. Unknown fields are ignored, because a newer server may have them.
 
 package weir.client
 
 /** The longest token and the longest pass, in characters. */
-private const val LONGEST_TOKEN = 1_024
+internal const val LONGEST_TOKEN = 1_024
 private const val LONGEST_PASS = 8_192
 
 /** The longest name of the texts of what is left, in characters. */
@@ -15,7 +16,7 @@ private const val LONGEST_NAME = 64
 private const val MOST_TIERS = 16
 
 /** The largest whole number that JSON's readers agree on: 2^53 - 1. */
-private const val MOST = 9_007_199_254_740_991.0
+internal const val MOST = 9_007_199_254_740_991.0
 
 /** Why the wait is longer than before, or not known. docs/app/polling.md describes each. */
 public enum class Reason {
@@ -100,7 +101,7 @@ internal fun stockOf(value: Any?): Stock? {
 
 internal fun fieldsOf(value: Any?): Map<*, *> = value as? Map<*, *> ?: throw Unreadable("not an object")
 
-private fun textOf(value: Any?, longest: Int): String =
+internal fun textOf(value: Any?, longest: Int): String =
     (value as? String)?.takeIf { it.isNotEmpty() && it.length <= longest } ?: throw Unreadable("not a text of the right length")
 
-private fun countOf(value: Any?): Double = (value as? Double)?.takeIf { it in 0.0..MOST } ?: throw Unreadable("not a count")
+internal fun countOf(value: Any?): Double = (value as? Double)?.takeIf { it in 0.0..MOST } ?: throw Unreadable("not a count")

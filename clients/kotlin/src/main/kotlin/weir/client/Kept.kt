@@ -1,6 +1,40 @@
-// What the storage holds, as JSON: the same as the client for JavaScript.
+// What the storage holds, as JSON: the same as the client for JavaScript. Whoever can write there may have written anything.
 
 package weir.client
+
+import kotlinx.coroutines.CoroutineScope
+import kotlinx.coroutines.CoroutineStart
+import kotlinx.coroutines.TimeoutCancellationException
+import kotlinx.coroutines.async
+import kotlinx.coroutines.withTimeout
+
+/** The longest time that a call of the storage may take, in milliseconds. */
+private const val SLOWEST_STORAGE_MS = 3_000L
+
+/** A storage whose calls fail after [SLOWEST_STORAGE_MS]. After that it is not asked again. The calls run in `scope`. */
+internal class InTime(private val storage: Storage, private val scope: CoroutineScope) : Storage {
+    private var isSilent = false
+
+    override suspend fun get(key: String): String? = limited { storage.get(key) }
+
+    override suspend fun set(key: String, value: String?) = limited { storage.set(key, value) }
+
+    private suspend fun <T> limited(ask: suspend () -> T): T {
+        if (isSilent) throw silent()
+        // A caller does not wait for a call that cannot be cancelled.
+        val answer = scope.async(start = CoroutineStart.UNDISPATCHED) { ask() }
+        try {
+            return withTimeout(SLOWEST_STORAGE_MS) { answer.await() }
+        } catch (_: TimeoutCancellationException) {
+            isSilent = true
+            throw silent()
+        } finally {
+            answer.cancel()
+        }
+    }
+
+    private fun silent() = IllegalStateException("the storage does not answer")
+}
 
 /**
  * A place.
@@ -23,7 +57,7 @@ internal class Kept(val token: String, val heardMs: Double, val figures: Figures
         /** Throws [Unreadable]. */
         fun read(text: String): Kept {
             val fields = fieldsOf(readJson(text))
-            val token = fields["token"] as? String ?: throw Unreadable("no token")
+            val token = textOf(fields["token"], LONGEST_TOKEN)
             val heardMs = fields["heard"] as? Double ?: throw Unreadable("no time")
             return Kept(token, heardMs, Figures.of(fields), fields["entered"] == true)
         }
@@ -62,21 +96,31 @@ internal data class Figures(
     )
 
     companion object {
-        fun of(fields: Map<*, *>): Figures? {
-            fun number(name: String) = fields[name] as? Double
-            val rank = number("rank")?.toLong() ?: return null
-            val eta = (fields["eta"] as? List<*>)?.map { it as? Double ?: return null }
-            return Figures(
+        /** The figures of a place, or null if one of them is missing or damaged. The place counts. */
+        fun of(fields: Map<*, *>): Figures? = try {
+            val rank = countOf(fields["rank"]).toLong()
+            Figures(
                 rank = rank,
-                first = number("first")?.toLong() ?: rank,
-                progress = number("progress") ?: 0.0,
-                eta = eta?.takeIf { it.size == 3 }?.let { (low, seconds, high) -> Range(low, seconds, high) },
+                first = fields["first"]?.let(::countOf)?.toLong() ?: rank,
+                progress = fields["progress"]?.let(::shareOf) ?: 0.0,
+                eta = (fields["eta"] as? List<*>)?.let(::rangeOf),
                 reason = (fields["reason"] as? String)?.let { text -> Reason.entries.find { it.name.lowercase() == text } },
                 isStale = fields["stale"] == true,
-                opensMs = number("opens_ms") ?: 0.0,
+                opensMs = fields["opens_ms"]?.let(::countOf) ?: 0.0,
                 stock = stockOf(fields["stock"]),
                 isBeyondStock = fields["beyond_stock"] == true,
             )
+        } catch (_: Unreadable) {
+            null
+        }
+
+        private fun shareOf(value: Any?): Double = countOf(value).also { if (it > 1) throw Unreadable("more than all") }
+
+        /** A told wait counts down, also below 0. */
+        private fun rangeOf(eta: List<*>): Range {
+            val numbers = eta.map { (it as? Double)?.takeIf { number -> number in -MOST..MOST } ?: throw Unreadable("not a wait") }
+            if (numbers.size != 3) throw Unreadable("not a range")
+            return Range(numbers[0], numbers[1], numbers[2])
         }
     }
 }

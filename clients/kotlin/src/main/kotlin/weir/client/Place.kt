@@ -134,6 +134,7 @@ public class Place internal constructor(
 ) {
     private val key = "weir $server $zone"
     private val scope = CoroutineScope(SupervisorJob() + platform.dispatcher)
+    private val storage = platform.storage?.let { InTime(it, scope) }
     private val current = MutableStateFlow<State>(State.Joining(null))
     private val isStopped = MutableStateFlow(false)
     private var kept: Kept? = null
@@ -291,9 +292,9 @@ public class Place internal constructor(
         var made = platform.newKey()
         try {
             writing?.join()
-            val (stored, at) = platform.storage?.get(key + JOIN_KEY).orEmpty().split(" ").let { it.first() to it.last().toDoubleOrNull() }
+            val (stored, at) = storage?.get(key + JOIN_KEY).orEmpty().split(" ").let { it.first() to it.last().toDoubleOrNull() }
             if (at != null && stored.isNotEmpty() && nowMs - at in -JOIN_KEY_AHEAD_MS..JOIN_KEY_MS) made = stored
-            else platform.storage?.set(key + JOIN_KEY, "$made $nowMs")
+            else storage?.set(key + JOIN_KEY, "$made $nowMs")
         } catch (end: CancellationException) {
             throw end
         } catch (_: Exception) {
@@ -428,7 +429,7 @@ public class Place internal constructor(
 
     /** Takes over what the storage has, if it is not known yet. Without storage, the place lasts as long as the process. */
     private suspend fun load() {
-        val storage = platform.storage ?: return
+        val storage = storage ?: return
         val text = try {
             writing?.join()
             if (isStorageLost) null else storage.get(key)
@@ -480,7 +481,7 @@ public class Place internal constructor(
     private fun write(put: suspend (Storage) -> Unit) {
         val (earlier, hadKey) = writing to (joinKey != null)
         joinKey = null
-        val storage = platform.storage ?: return
+        val storage = storage ?: return
         writing = scope.launch {
             earlier?.join()
             try {

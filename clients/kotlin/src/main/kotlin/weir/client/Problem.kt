@@ -7,6 +7,9 @@ package weir.client
 private const val LONGEST_TEXT = 1_000
 private val CODE = Regex("[a-z0-9_]{1,64}")
 
+/** The address of a page as operators may write it: a web page without a user, or a path of Weir's host. */
+private val PAGE = Regex("""(?=[!#-;=?-\[\]-~]{1,1000}$)(https?://[^/?#@]+([/?#].*)?|/(?!/).*)""")
+
 /** What a client does. */
 public enum class Action {
     /** The client asks again by itself. */
@@ -71,5 +74,6 @@ internal fun problemOf(reply: Reply): Problem {
     val code = document?.get("code") as? String
     if (code == null || !CODE.matches(code)) return Problem("away", retryAfterMs = pauseMs)
     fun text(name: String) = (document[name] as? String).orEmpty().take(LONGEST_TEXT)
-    return Problem(code, reply.status, text("title").ifEmpty { code }, text("detail"), pauseMs, text("page"))
+    val page = (document["page"] as? String)?.takeIf(PAGE::matches).orEmpty()
+    return Problem(code, reply.status, text("title").ifEmpty { code }, text("detail"), pauseMs, page)
 }

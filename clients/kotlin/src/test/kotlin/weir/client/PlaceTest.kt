@@ -1,5 +1,6 @@
 package weir.client
 
+import kotlin.coroutines.suspendCoroutine
 import kotlinx.coroutines.CompletableDeferred
 import kotlinx.coroutines.ExperimentalCoroutinesApi
 import kotlinx.coroutines.async
@@ -130,6 +131,21 @@ class PlaceTest {
             testScheduler.advanceUntilIdle()
             assertEquals(listOf("""leave {"zoneId":"Z","token":"t0"}"""), calls, "left after $leaveAtMs ms")
             assertEquals(emptyMap<String, String>(), storage.texts.all)
+        }
+    }
+
+    @Test
+    fun aStorageThatNeverAnswersTakesNoPlaceAway() = runTest {
+        suspend fun <T> never(): T = suspendCoroutine {}
+        for (isWrittenOnly in listOf(false, true)) {
+            val silent = object : Storage {
+                override suspend fun get(key: String): String? = if (isWrittenOnly) null else never()
+
+                override suspend fun set(key: String, value: String?): Unit = never()
+            }
+            val replies = ArrayDeque(listOf(waiting, waiting, waiting, entered))
+            val place = place("https://weir.test", "Z", platform(silent) { _, _ -> replies.removeFirst() })
+            assertEquals("p", withTimeout(8_000) { place.entry() }.pass)
         }
     }
 
