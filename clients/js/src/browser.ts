@@ -61,7 +61,7 @@ export function browser(): Platform {
       return () => life.abort();
     },
     beacon(address, text) {
-      // A beacon follows redirects, so it is only for browsers whose `fetch` ends with the page.
+      // A beacon follows redirects. So it is only for browsers that cut off each `fetch` of a page that closes.
       if (!("keepalive" in Request.prototype)) return navigator.sendBeacon(address, text);
       fetch(address, { method: "POST", body: text, keepalive: true, redirect: "manual" }).catch(() => {});
       return true;

@@ -21,15 +21,16 @@ export const periodWithin = (toldMs: number): number => within(SHORTEST_PERIOD_M
 /** The pause until the next poll, in milliseconds. The server delays an early reply, but cannot help a late poll. */
 export const untilPoll = (periodMs: number, random: number): number => periodMs * (1 - random / 20);
 
-/** The pause until a stream is opened again, in milliseconds, unless the server says another one. Weir says 1 to 3 s, spread over the line. */
+/** The pause until a stream is opened again, in milliseconds, unless it says another one. Weir's say 1 to 3 s, spread over the line. */
 export const REOPEN_MS = 1_000;
 
 /** The pause that a stream's `retry` says, in milliseconds. Whatever is no number of milliseconds says nothing. */
-export const reopenWithin = (retry: string): number => (/^\d+$/.test(retry) ? within(SHORTEST_PERIOD_MS, Number(retry), SLOWEST_MS) : REOPEN_MS);
+export const reopenWithin = (retry: string): number =>
+  /^\d+$/.test(retry) ? within(SHORTEST_PERIOD_MS, Number(retry), SLOWEST_MS) : REOPEN_MS;
 
 /**
- * The pause until a stream is opened again, in milliseconds, where `short` streams in a row did not last. It doubles with each of them up to
- * 15 s, and is up to a quarter more, so that a crowd does not come back at once.
+ * The pause until a stream is opened again, in milliseconds, where `short` streams in a row did not last. It doubles with each of them after
+ * the first, up to 15 s, and is up to a quarter more, so that a crowd does not come back at once.
  */
 export const untilReopen = (toldMs: number, short: number, random: number): number =>
   Math.min(SLOWEST_MS, toldMs * 2 ** Math.max(0, short - 1)) * (1 + random / 4);

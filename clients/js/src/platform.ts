@@ -1,7 +1,8 @@
 // What a place needs from the machine that it runs on. Nothing else in this package touches a clock, a network, a storage or a DOM,
 // except the modules that make a platform: browser.ts, native.ts and node.ts.
 //
-// Invariant: `place.ts`, `kept.ts`, `reply.ts`, `problem.ts`, `pace.ts` and `stream.ts` use only what is passed to them, so tests own the time.
+// Invariant: `place.ts`, `kept.ts`, `reply.ts`, `problem.ts`, `pace.ts` and `stream.ts` use only what is passed to them, so tests own the
+// time.
 
 /** The part of a `fetch` reply that the client reads. */
 export interface Reply {
@@ -30,7 +31,10 @@ export interface Request {
   redirect: "manual";
 }
 
-/** Keeps texts by key. A method may throw or reject, as where a browser blocks storage. The place then lasts as long as the page. */
+/**
+ * Keeps texts by key. A method may throw or reject, as where a browser blocks storage, and a call of more than 3 s counts as one that failed.
+ * The place then lasts as long as the page.
+ */
 export interface Storage {
   get(key: string): string | null | Promise<string | null>;
   set(key: string, value: string): void | Promise<void>;

@@ -7,7 +7,8 @@ import Foundation
 
 /// Keeps texts by key. A function may throw. The place then lasts as long as the process.
 ///
-/// The functions are called one after the other, from any thread. They must not call the place.
+/// The functions are called one after the other, from any thread. They must not call the place, and must not block: the place waits for
+/// them.
 public protocol Storage: Sendable {
     /// The text under the key, or nil.
     func text(for key: String) throws -> String?

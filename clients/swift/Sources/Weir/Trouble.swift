@@ -89,8 +89,11 @@ extension Problem {
     /// Whether a text is the address of a page as operators may write it: a web page without a user, or a path of Weir's host.
     private static func isPage(_ text: String) -> Bool {
         let isSpelled = text.utf8.allSatisfy { (UInt8(ascii: "!")...UInt8(ascii: "~")).contains($0) }
-        guard isSpelled, (1...longestText).contains(text.utf8.count), !text.contains(where: { "\"<>\\".contains($0) }) else { return false }
-        guard let scheme = ["https://", "http://"].first(where: { text.hasPrefix($0) }) else { return text.hasPrefix("/") && !text.hasPrefix("//") }
+        let isOfRightLength = (1...longestText).contains(text.utf8.count)
+        guard isSpelled, isOfRightLength, !text.contains(where: { "\"<>\\".contains($0) }) else { return false }
+        guard let scheme = ["https://", "http://"].first(where: { text.hasPrefix($0) }) else {
+            return text.hasPrefix("/") && !text.hasPrefix("//")
+        }
         let host = text.dropFirst(scheme.count).prefix(while: { !"/?#".contains($0) })
         return !host.isEmpty && !host.contains("@")
     }

@@ -1,5 +1,5 @@
-// Reads replies. Nothing that a server or a proxy sends is trusted: sizes, types and ranges are checked here, and only here. Kept.kt uses the
-// same checks for the storage.
+// Reads replies. Nothing that a server or a proxy sends is trusted: sizes, types and ranges are checked here, and only here. Kept.kt uses
+// the same checks for the storage.
 //
 // Invariant: an `Answer` has the types that it says. Unknown fields are ignored, because a newer server may have them.
 

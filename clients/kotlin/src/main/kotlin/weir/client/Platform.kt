@@ -9,7 +9,9 @@ import kotlin.random.Random
 import kotlinx.coroutines.CoroutineDispatcher
 import kotlinx.coroutines.Dispatchers
 
-/** Keeps texts by key. A function may throw. The place then lasts as long as the process. */
+/**
+ * Keeps texts by key. A function may throw, and a call of more than 3 s counts as one that failed. The place then lasts as long as the process.
+ */
 public interface Storage {
     /** The text under the key, or null. */
     public suspend fun get(key: String): String?
