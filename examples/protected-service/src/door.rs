@@ -1,6 +1,6 @@
 //! Verifies and spends passes, and starts sessions.
 //!
-//! Invariant: a pass starts at most one session. A spent pass is remembered until it has expired. If there is no room to
+//! Invariant: a pass starts at most one session. A spent pass is remembered for longer than it can be accepted. If there is no room to
 //! remember another pass, it is refused.
 
 use std::{
@@ -17,6 +17,10 @@ use crate::keys::Keys;
 
 /// The largest difference between Weir's clock and ours, in seconds.
 const LEEWAY_S: u64 = 5;
+
+/// How much longer than a pass can be accepted it is remembered, in seconds. Clocks count whole seconds, and that of a shared record may
+/// be ahead of ours.
+const KEPT_S: u64 = 60;
 
 /// The lifetime of a session, in seconds.
 pub const SESSION_S: u64 = 900;
@@ -85,8 +89,8 @@ impl Door {
     pub async fn enter(&self, pass: &str) -> Result<String, Refusal> {
         let claims = self.verify(pass).await?;
         let now = unix_s();
-        // Only this step must be atomic, and it comes last. Several servers share SET weir:spent:JTI 1 NX EXAT EXP in Redis.
-        match self.spent.take(claims.jti, claims.exp + LEEWAY_S, now) {
+        // Only this step must be atomic, and it comes last. README.md says how several servers share it.
+        match self.spent.take(claims.jti, claims.exp.saturating_add(LEEWAY_S + KEPT_S), now) {
             Ok(true) => {}
             Ok(false) => return Err(Refusal::Spent),
             Err(Full) => return Err(Refusal::Full),
@@ -167,5 +171,36 @@ impl<K: Eq + Hash> Until<K> {
     {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(key).is_some_and(|until| *until > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_pass_is_accepted_once_also_in_the_last_second_in_which_it_is_accepted() {
+        let keys = json!({ "keys": [{ "kty": "oct", "kid": "a", "alg": "HS256", "k": "AAAA" }] });
+        let door = Door::new(Keys::known_already(serde_json::from_value(keys).expect("keys")), "weir", "Z");
+        let head = Header { kid: Some("a".to_owned()), ..Header::new(Algorithm::HS256) };
+        let key = EncodingKey::from_secret(&[0; 3]);
+        // The second may end before the first call. Then the pass has expired, and another one is shown.
+        for jti in 0.. {
+            let exp = unix_s() - LEEWAY_S;
+            let claims = json!({ "aud": "weir", "zone": "Z", "jti": jti.to_string(), "nbf": exp - 300, "exp": exp });
+            let pass = encode(&head, &claims, &key).expect("a pass");
+            match door.enter(&pass).await {
+                Err(Refusal::Expired) => {}
+                first => {
+                    first.expect("it is accepted");
+                    let again = door.enter(&pass).await;
+                    assert!(matches!(again, Err(Refusal::Spent | Refusal::Expired)), "{again:?}");
+                    return;
+                }
+            }
+        }
     }
 }

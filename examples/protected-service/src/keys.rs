@@ -82,6 +82,14 @@ impl Keys {
         self.known(kid).0
     }
 
+    /// Keys that are fetched already.
+    #[cfg(test)]
+    pub(crate) fn known_already(keys: JwkSet) -> Self {
+        let made = Self::of("http://weir.example").expect("an address");
+        *made.known.write().expect("no holder panics") = Known { keys, fetched: Some(Instant::now()) };
+        made
+    }
+
     /// The key with this name, and whether the keys are fresh.
     fn known(&self, kid: &str) -> (Option<Jwk>, bool) {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
