@@ -3,7 +3,7 @@
 //
 //   WEIR_BIN=target/debug/weir node clients/passes/make-vectors.mjs
 
-import { createHmac, generateKeyPairSync, sign } from "node:crypto";
+import { createHash, createHmac, generateKeyPairSync, randomBytes, sign } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { Weir, zone } from "../../tests/browser/weir.mjs";
 
@@ -11,11 +11,11 @@ const NOW = 1_900_000_000;
 const [AUDIENCE, ZONE] = ["weir", "TEST_ZONE"];
 const encode = (value) => Buffer.from(typeof value === "string" ? value : JSON.stringify(value)).toString("base64url");
 
-function key(kid, alg) {
+function key(kid, alg, modulusLength = 2_048) {
   const pair = {
     ES256: () => generateKeyPairSync("ec", { namedCurve: "P-256" }),
     EdDSA: () => generateKeyPairSync("ed25519"),
-    RS256: () => generateKeyPairSync("rsa", { modulusLength: 2048 }),
+    RS256: () => generateKeyPairSync("rsa", { modulusLength }),
   }[alg]();
   return { kid, alg, secret: pair.privateKey, public: { ...pair.publicKey.export({ format: "jwk" }), kid, alg, use: "sig" } };
 }
@@ -32,17 +32,24 @@ function claimsOf(more = {}) {
 }
 function pass(by, claims = {}, head = {}) {
   const body = typeof claims === "string" ? claims : claimsOf(claims);
-  const text = `${encode({ alg: by.alg, typ: "JWT", kid: by.kid, ...head })}.${encode(body)}`;
+  return passOf(by, encode({ alg: by.alg, typ: "JWT", kid: by.kid, ...head }), encode(body));
+}
+function passOf(by, head, body) {
+  const text = `${head}.${body}`;
   return `${text}.${signed(text, by)}`;
 }
 
 const [a, b, c, stranger] = ["a", "b", "c", "a"].map((kid) => key(kid, "ES256"));
 const [ed, rsa] = [key("ed", "EdDSA"), key("rsa", "RS256")];
+// Lengths that fill no whole number of bytes.
+const uneven = [2_049, 2_052, 2_055].map((bits) => key(`rsa${bits}`, "RS256", bits));
 const set = (...keys) => ({ keys: keys.map((one) => one.public) });
 const { alg: _, ...without_alg } = c.public;
 
+// With the exponent 1, a signature is no more than its padded text.
+const exponents = { exponent_0: [0], exponent_1: [1], exponent_2: [2], exponent_4: [4], exponent_2_32_1: [1, 0, 0, 0, 1] };
 const sets = {
-  all: set(a, ed, rsa),
+  all: set(a, ed, rsa, ...uneven),
   a: set(a),
   a_and_b: set(a, b),
   b: set(b),
@@ -56,6 +63,10 @@ const sets = {
       { ...key("mixed", "RS256").public, alg: "ES256" },
       { ...c.public, kid: "mixed_too", alg: "EdDSA" },
       { ...generateKeyPairSync("rsa", { modulusLength: 1024 }).publicKey.export({ format: "jwk" }), kid: "short", alg: "RS256", use: "sig" },
+      { ...generateKeyPairSync("rsa", { modulusLength: 2047 }).publicKey.export({ format: "jwk" }), kid: "a_bit_short", alg: "RS256", use: "sig" },
+      // Nothing is ever signed with this number of 8,193 bits.
+      { ...rsa.public, kid: "too_long", n: Buffer.concat([Buffer.of(1), randomBytes(1_023), Buffer.of(1)]).toString("base64url") },
+      ...Object.entries(exponents).map(([kid, e]) => ({ ...rsa.public, kid, e: Buffer.from(e).toString("base64url") })),
       { kty: "EC", crv: "P-256", kid: "no_point", alg: "ES256", x: encode("x".repeat(32)), y: encode("y".repeat(32)) },
       { kid: 5 },
       "no key",
@@ -76,6 +87,19 @@ const der = () => {
   const text = `${head}.${body}`;
   return `${text}.${sign("sha256", Buffer.from(text), a.secret).toString("base64url")}`;
 };
+
+// A text whose last letter has bits that belong to no byte, with all of them set.
+const ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+const loose = (text) => text.slice(0, -1) + ALPHABET[ALPHABET.indexOf(text.at(-1)) | (text.length % 4 === 2 ? 15 : 3)];
+// The padded text that RSA signs, which is the signature with the exponent 1.
+const padded = (kid) => {
+  const text = `${encode({ alg: "RS256", typ: "JWT", kid })}.${encode(claimsOf())}`;
+  const digest = createHash("sha256").update(text).digest();
+  const tail = Buffer.concat([Buffer.from("003031300d060960864801650304020105000420", "hex"), digest]);
+  return `${text}.${Buffer.concat([Buffer.of(0, 1), Buffer.alloc(254 - tail.length, 255), tail]).toString("base64url")}`;
+};
+// A body with this text for a number of the claims, as a text has no such number.
+const written = (name, number) => JSON.stringify(claimsOf({ [name]: "?" })).replace('"?"', number);
 
 const cases = [];
 const say = (name, expect, text, { jwks = "all", now = NOW + 1, claims } = {}) =>
@@ -113,12 +137,19 @@ say("a shared secret as a key", "unknown_key", hs256("secret").replace(/^[^.]*/,
 say("a key without an algorithm", "unknown_key", pass(c), { jwks: "odd" });
 say("a right key beside odd ones", "ok", pass(a), { jwks: "odd" });
 say("the odd key mixed_too", "unknown_key", pass({ ...c, kid: "mixed_too" }), { jwks: "odd" });
-for (const kid of ["enc", "mixed", "short", "no_point"]) say(`the odd key ${kid}`, "unknown_key", pass({ ...a, kid }), { jwks: "odd" });
+for (const kid of ["enc", "mixed", "short", "a_bit_short", "too_long", "no_point"]) say(`the odd key ${kid}`, "unknown_key", pass({ ...a, kid }), { jwks: "odd" });
+for (const kid of Object.keys(exponents)) say(`a key of RSA with ${kid}`, "unknown_key", padded(kid), { jwks: "odd" });
+for (const one of uneven) say(`a good pass of RS256 with the key ${one.kid}`, "ok", pass(one));
 say("without the name of a key", "unreadable", pass(a, {}, { kid: undefined }));
 say("a name of a key that is no text", "unreadable", pass(a, {}, { kid: ["a"] }));
 say("a head with critical parameters", "unreadable", pass(a, {}, { crit: ["b64"], b64: false }));
 say("without an end", "unreadable", pass(a, { exp: undefined }));
 say("an end that is a text", "unreadable", pass(a, { exp: String(NOW + 300) }));
+for (const [what, number] of [["of the year 300,000", "1e13"], ["of 400 digits", "9".repeat(400)], ["beyond all numbers", "1e400"]]) {
+  say(`an end ${what}`, "unreadable", pass(a, written("exp", number)));
+  say(`a beginning ${what}`, "unreadable", pass(a, written("nbf", number)));
+  say(`a beginning ${what} before 1970`, "unreadable", pass(a, written("nbf", `-${number}`)));
+}
 say("without a beginning", "unreadable", pass(a, { nbf: undefined }));
 say("without a name", "unreadable", pass(a, { jti: undefined }));
 say("an empty name", "unreadable", pass(a, { jti: "" }));
@@ -133,6 +164,29 @@ say("two parts", "unreadable", `${head}.${body}`);
 say("four parts", "unreadable", `${good}.x`);
 say("padding", "unreadable", `${head}=.${body}.${mark}`);
 say("letters of the other base64", "unreadable", `${head}.${body}.${mark.slice(0, -2)}+/`);
+// Base64 that means the same bytes, or that a lax decoder takes for some.
+say("a line break after the signature", "unreadable", `${good}\n`);
+say("a line break in the signature", "unreadable", `${head}.${body}.${mark.slice(0, 40)}\r\n${mark.slice(40)}`);
+say("a signature with bits of no byte", "unreadable", `${head}.${body}.${loose(mark)}`);
+say("a signature with a letter of no byte", "unreadable", `${good}AAA`);
+say("claims with bits of no byte", "unreadable", (() => {
+  // One of three lengths in a row has such bits.
+  const texts = ["", "x", "xx"].map((more) => encode(claimsOf({ more })));
+  return passOf(a, head, loose(texts.find((text) => text.length % 4 === 3)));
+})());
+say("a signature of EdDSA with a byte more", "forged", (() => {
+  const [head, body, mark] = pass(ed).split(".");
+  return `${head}.${body}.${Buffer.concat([Buffer.from(mark, "base64url"), Buffer.of(0)]).toString("base64url")}`;
+})());
+// Other encodings than UTF-8.
+const utf16 = (value) => Buffer.from(JSON.stringify(value), "utf16le").toString("base64url");
+const broken = (value) => Buffer.from(JSON.stringify(value).replace(/\}$/, ',"x":"\xff"}'), "latin1").toString("base64url");
+const bom = (value) => encode(`\ufeff${JSON.stringify(value)}`);
+const header = { alg: "ES256", typ: "JWT", kid: "a" };
+for (const [what, write] of [["in UTF-16", utf16], ["that are not UTF-8", broken], ["with a mark of the byte order", bom]]) {
+  say(`claims ${what}`, "unreadable", passOf(a, head, write(claimsOf())));
+  say(`fields of the head ${what}`, "unreadable", passOf(a, write(header), encode(claimsOf())));
+}
 say("a head that is no JSON", "unreadable", `${encode("{")}.${body}.${mark}`);
 say("a head that is a list", "unreadable", `${encode("[]")}.${body}.${mark}`);
 say("a head that is nothing", "unreadable", `${encode("null")}.${body}.${mark}`);
@@ -184,6 +238,8 @@ tell(
 for (const [name, what] of [
   ["that are no JSON", { body: "<html>" }],
   ["that are a list", { body: "[]" }],
+  ["with a mark of the byte order", { body: `\ufeff${JSON.stringify(set(a))}` }],
+  ["with a number that is none", { body: JSON.stringify({ ...set(a), more: 0 }).replace("0}", "NaN}") }],
   ["without keys", { body: "{}" }],
   ["whose list is an object", { body: '{"keys":{}}' }],
   ["whose list is a text", { body: '{"keys":"abc"}' }],

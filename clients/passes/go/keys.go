@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 const (
@@ -28,6 +29,7 @@ const (
 	maxBytes   = 65536
 	maxKeys    = 32
 	minRSABits = 2048
+	maxRSABits = 8192
 )
 
 // key is a published key. It names its algorithm: if a pass could choose it, a forger would choose a weak one.
@@ -159,6 +161,10 @@ func keysOf(text []byte) (map[string]key, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
+	// The decoder would replace what is not UTF-8.
+	if !utf8.Valid(text) {
+		return nil, errors.New("the text of keys is not UTF-8")
+	}
 	if err := json.Unmarshal(text, &set); err != nil {
 		return nil, err
 	}
@@ -222,7 +228,7 @@ func modulusOf(n, e string) crypto.PublicKey {
 		return nil
 	}
 	public := &rsa.PublicKey{N: new(big.Int).SetBytes(ns), E: int(new(big.Int).SetBytes(es).Int64())}
-	if public.N.BitLen() < minRSABits || public.E < 3 {
+	if bits := public.N.BitLen(); bits < minRSABits || bits > maxRSABits || public.E < 3 || public.E%2 == 0 {
 		return nil
 	}
 	return public

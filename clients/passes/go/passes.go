@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 const (
@@ -121,7 +122,12 @@ func (v *Verifier) Handler(next http.Handler) http.Handler {
 var bearer = regexp.MustCompile(`^(?i:Bearer) +(\S+)$`)
 
 func (v *Verifier) acceptOf(r *http.Request) (Pass, error) {
-	found := bearer.FindStringSubmatch(r.Header.Get("Authorization"))
+	// Of two, a proxy before this service may have read the other one.
+	fields := r.Header.Values("Authorization")
+	if len(fields) != 1 {
+		return Pass{}, refuse(NoPass, nil)
+	}
+	found := bearer.FindStringSubmatch(fields[0])
 	if found == nil {
 		return Pass{}, refuse(NoPass, nil)
 	}
@@ -209,7 +215,14 @@ func seconds(claim any) (time.Time, bool) {
 	return time.UnixMilli(int64(value * 1000)), true
 }
 
-func decode(part string) ([]byte, error) { return base64.RawURLEncoding.Strict().DecodeString(part) }
+// decode reads base64url without padding.
+func decode(part string) ([]byte, error) {
+	// The decoder would skip them, and one pass would have many texts.
+	if strings.ContainsAny(part, "\r\n") {
+		return nil, errors.New("a line break")
+	}
+	return base64.RawURLEncoding.Strict().DecodeString(part)
+}
 
 func isBase64(part string) bool {
 	_, err := decode(part)
@@ -218,5 +231,6 @@ func isBase64(part string) bool {
 
 func readFields(part string, fields *map[string]any) bool {
 	text, err := decode(part)
-	return err == nil && json.Unmarshal(text, fields) == nil
+	// The decoder would replace what is not UTF-8.
+	return err == nil && utf8.Valid(text) && json.Unmarshal(text, fields) == nil
 }

@@ -299,16 +299,19 @@ func TestAPassLeadsToTheHandlerAndARefusalIsClear(t *testing.T) {
 		pass, ok := From(r.Context())
 		fmt.Fprint(w, pass.JTI, ok)
 	}))
-	ask := func(handler http.Handler, authorization string) *http.Response {
+	ask := func(handler http.Handler, authorizations ...string) *http.Response {
 		request := httptest.NewRequest("POST", "/enter", nil)
-		if authorization != "" {
-			request.Header.Set("Authorization", authorization)
+		for _, one := range authorizations {
+			request.Header.Add("Authorization", one)
 		}
 		recorder := httptest.NewRecorder()
 		handler.ServeHTTP(recorder, request)
 		return recorder.Result()
 	}
 	good := "Bearer " + v.Cases[0].Pass
+	if twice := ask(handler, good, "Bearer hello"); twice.StatusCode != 401 {
+		t.Errorf("two headers: %d", twice.StatusCode)
+	}
 	reply := ask(handler, good)
 	if body, _ := bufio.NewReader(reply.Body).ReadString('!'); reply.StatusCode != 200 || body != v.Cases[0].Claims.JTI+"true" {
 		t.Errorf("%d %s", reply.StatusCode, body)

@@ -32,8 +32,8 @@ const PAUSE: Duration = Duration::from_secs(10);
 const OLDEST: Duration = Duration::from_secs(3_600);
 const MAX_BYTES: usize = 65_536;
 const MAX_KEYS: usize = 32;
-/// The shortest and the longest modulus of RSA, in bytes.
-const MODULUS: std::ops::RangeInclusive<usize> = 256..=1_024;
+/// The shortest and the longest modulus of RSA, in bits.
+const MODULUS: std::ops::RangeInclusive<usize> = 2_048..=8_192;
 const MAX_EXPONENT: usize = 4;
 /// The length of a coordinate of P-256, and of a key of Ed25519, in bytes.
 const COORDINATE: usize = 32;
@@ -83,11 +83,10 @@ impl Key {
                 ("EdDSA", Public::Curve(Box::new(ParsedPublicKey::new(&ED25519, key).ok()?)))
             }
             ("RSA", _, "RS256") => {
-                let (n, e) = (bytes("n")?, bytes("e")?);
-                // Its highest bit is set, so it has all the bits of its bytes.
-                let is_long = MODULUS.contains(&n.len()) && n[0] >= 0x80;
+                let (n, e) = (number(bytes("n")?), number(bytes("e")?));
+                let bits = n.len() * 8 - n.first()?.leading_zeros() as usize;
                 let is_odd = e.last().is_some_and(|last| last % 2 == 1);
-                if !is_long || e.len() > MAX_EXPONENT || !is_odd || e == [1] {
+                if !MODULUS.contains(&bits) || e.len() > MAX_EXPONENT || !is_odd || e == [1] {
                     return None;
                 }
                 ("RS256", Public::Rsa(Arc::new(RsaPublicKeyComponents { n, e })))
@@ -96,6 +95,12 @@ impl Key {
         };
         Some(Self { algorithm, public })
     }
+}
+
+/// A number without zeros before it: aws-lc-rs takes none.
+fn number(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.drain(..bytes.iter().take_while(|byte| **byte == 0).count());
+    bytes
 }
 
 /// What was fetched last.

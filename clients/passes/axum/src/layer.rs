@@ -96,7 +96,10 @@ where
 
 /// The pass of `Authorization: Bearer …`.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, pass) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let mut fields = headers.get_all(AUTHORIZATION).iter();
+    let (scheme, pass) = fields.next()?.to_str().ok()?.split_once(' ')?;
     let pass = pass.trim_start_matches(' ');
-    (scheme.eq_ignore_ascii_case("bearer") && !pass.is_empty() && !pass.contains(' ')).then_some(pass)
+    // Of two, a proxy before this service may have read the other one.
+    let is_one = fields.next().is_none();
+    (is_one && scheme.eq_ignore_ascii_case("bearer") && !pass.is_empty() && !pass.contains(' ')).then_some(pass)
 }

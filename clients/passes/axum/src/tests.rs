@@ -341,9 +341,12 @@ fn a_setup_that_cannot_be_right_is_refused() {
     assert!(Passes::new("http://w", "Z").is_ok_and(|passes| passes.with_audience("").is_err()));
 }
 
-async fn ask(app: &Router, authorization: Option<&str>) -> (StatusCode, Response<Vec<u8>>) {
+async fn ask<'a>(
+    app: &Router,
+    authorizations: impl IntoIterator<Item = &'a str>,
+) -> (StatusCode, Response<Vec<u8>>) {
     let mut request = Request::post("/enter");
-    if let Some(authorization) = authorization {
+    for authorization in authorizations {
         request = request.header(AUTHORIZATION, authorization);
     }
     let reply = app.clone().oneshot(request.body(Body::empty()).expect("right")).await.expect("infallible");
@@ -364,7 +367,8 @@ async fn a_pass_leads_to_the_handler_and_a_refusal_is_clear() {
         |passes| Router::new().route("/enter", post(enter)).route_layer(PassLayer::new(Arc::new(passes)));
     let open = app(passes);
     let good = format!("Bearer {}", vectors.cases[0].pass);
-    let (status, entered) = ask(&open, Some(&good)).await;
+    assert_eq!(ask(&open, [good.as_str(), "Bearer hello"]).await.0, StatusCode::UNAUTHORIZED);
+    let (status, entered) = ask(&open, [good.as_str()]).await;
     assert_eq!((status, entered.body().as_slice()), (StatusCode::OK, b"TEST_ZONE/0000002a/1".as_slice()));
     for (authorization, code, more) in [
         (None, "no_pass", ""),
@@ -391,8 +395,8 @@ async fn a_pass_leads_to_the_handler_and_a_refusal_is_clear() {
     at.serve(Served { status: Some(500), ..Served::default() });
     let now = Arc::new(AtomicI64::new(vectors.cases[0].now));
     let away = app(self::passes(&vectors, &at, &now));
-    let (status, reply) = ask(&away, Some(&good)).await;
+    let (status, reply) = ask(&away, [good.as_str()]).await;
     assert_eq!((status, header(&reply, "retry-after")), (StatusCode::SERVICE_UNAVAILABLE, "10"));
     let forgotten = Router::new().route("/enter", post(enter));
-    assert_eq!(ask(&forgotten, Some(&good)).await.0, StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(ask(&forgotten, [good.as_str()]).await.0, StatusCode::INTERNAL_SERVER_ERROR);
 }

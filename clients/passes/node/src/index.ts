@@ -27,6 +27,9 @@ export interface Options {
 /** The parts of a request that are read. Express and Fastify have more. */
 interface Asked {
   headers: { authorization?: string | undefined };
+  /** Names and values in turn. In Fastify they are in `raw`. */
+  rawHeaders?: string[];
+  raw?: { rawHeaders?: string[] };
 }
 
 /** The parts of Express's reply that are used. */
@@ -71,9 +74,11 @@ export function passesOn(options: Options, machine: Machine & { nowMs(): number 
     return pass;
   }
 
-  async function acceptOf({ headers: { authorization } }: Asked): Promise<Pass> {
+  async function acceptOf({ headers: { authorization }, raw, rawHeaders = raw?.rawHeaders ?? [] }: Asked): Promise<Pass> {
+    // Node keeps the first of two. A proxy before this service may have read the other one.
+    const isTwice = rawHeaders.filter((name, i) => i % 2 === 0 && name.toLowerCase() === "authorization").length > 1;
     const text = /^Bearer +(\S+)$/i.exec(authorization ?? "")?.[1];
-    if (text === undefined) throw new Refusal("no_pass");
+    if (isTwice || text === undefined) throw new Refusal("no_pass");
     return accept(text);
   }
 

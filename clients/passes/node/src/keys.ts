@@ -15,7 +15,8 @@ const PAUSE_MS = 10_000;
 const OLDEST_MS = 3_600_000;
 const MAX_BYTES = 65_536;
 const MAX_KEYS = 32;
-const MIN_RSA_BITS = 2_048;
+const [MIN_RSA_BITS, MAX_RSA_BITS] = [2_048, 8_192];
+const MAX_EXPONENT = 2n ** 32n;
 
 /** How a pass may be signed. */
 export type Algorithm = "ES256" | "EdDSA" | "RS256";
@@ -83,8 +84,11 @@ export class Keys {
   }
 }
 
+/** A decoder of UTF-8 that throws at anything else. */
+export const utf8 = () => new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
 async function textOf(reply: Response): Promise<string> {
-  const decoder = new TextDecoder();
+  const decoder = utf8();
   let [text, bytes] = ["", 0];
   for await (const piece of reply.body ?? []) {
     bytes += (piece as Uint8Array).length;
@@ -121,9 +125,14 @@ function keyOf(jwk: unknown): [string, Key] | null {
   if (!algorithm) return null;
   try {
     const key = createPublicKey({ key: jwk as JsonWebKey, format: "jwk" });
-    if (algorithm === "RS256" && (key.asymmetricKeyDetails?.modulusLength ?? 0) < MIN_RSA_BITS) return null;
+    if (algorithm === "RS256" && !isStrong(key)) return null;
     return [kid, { algorithm, key }];
   } catch {
     return null;
   }
+}
+
+/** Whether a key of RSA is of use. Node takes the exponent 1, with which anybody can sign. */
+function isStrong({ asymmetricKeyDetails: { modulusLength: bits = 0, publicExponent: e = 0n } = {} }: KeyObject): boolean {
+  return bits >= MIN_RSA_BITS && bits <= MAX_RSA_BITS && e >= 3n && e % 2n === 1n && e < MAX_EXPONENT;
 }

@@ -143,8 +143,16 @@ test("options that cannot be right are refused", () => {
 
 const ask = (address, pass) => fetch(`${address}/enter`, { method: "POST", headers: pass === undefined ? {} : { authorization: pass } });
 
+/// The status of a request with two headers, which `fetch` cannot send.
+const askTwice = (address, ...authorization) =>
+  new Promise((done, failed) => {
+    const request = http.request(`${address}/enter`, { method: "POST", headers: { authorization } }, (reply) => done(reply.resume().statusCode));
+    request.on("error", failed).end();
+  });
+
 /// Express and Fastify answer the same.
 async function behaves(address) {
+  for (const second of ["Bearer hello", `Bearer ${good.pass}`]) assert.equal(await askTwice(address, `Bearer ${good.pass}`, second), 401);
   const reply = await ask(address, `Bearer ${good.pass}`);
   assert.equal(reply.status, 200);
   assert.equal(await reply.text(), good.claims.jti);

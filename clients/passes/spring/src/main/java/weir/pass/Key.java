@@ -18,7 +18,6 @@ import java.util.Arrays;
 import java.util.Base64;
 import java.util.HexFormat;
 import java.util.Map;
-import java.util.regex.Pattern;
 
 /**
  * A published key. It names its algorithm: if a pass could choose it, a forger would choose a weak one.
@@ -27,9 +26,9 @@ import java.util.regex.Pattern;
  */
 record Key(String algorithm, PublicKey key) {
     private static final int MIN_RSA_BITS = 2_048;
+    private static final int MAX_RSA_BITS = 8_192;
     private static final int MAX_EXPONENT_BYTES = 4;
     private static final int COORDINATE = 32;
-    private static final Pattern BASE64URL = Pattern.compile("[A-Za-z0-9_-]*");
     /** What is before the 32 bytes of an Ed25519 key in the encoding of RFC 8410. */
     private static final byte[] ED25519_HEAD = HexFormat.of().parseHex("302a300506032b6570032100");
 
@@ -39,10 +38,12 @@ record Key(String algorithm, PublicKey key) {
      * @throws IllegalArgumentException if it is something else
      */
     static byte[] decode(String part) {
-        if (!BASE64URL.matcher(part).matches()) {
+        byte[] read = Base64.getUrlDecoder().decode(part);
+        // Java takes padding, and bits that belong to no byte: one pass would have many texts.
+        if (!Base64.getUrlEncoder().withoutPadding().encodeToString(read).equals(part)) {
             throw new IllegalArgumentException("not base64url");
         }
-        return Base64.getUrlDecoder().decode(part);
+        return read;
     }
 
     /** The key of a JWK, or null if passes cannot be signed with it. */
@@ -70,7 +71,8 @@ record Key(String algorithm, PublicKey key) {
     /** Whether {@code mark} is this key's signature of {@code text}. */
     boolean verifies(byte[] text, byte[] mark) {
         try {
-            if (algorithm.equals("ES256") && !hasTwoHalves(mark)) {
+            // Java reads the first 64 bytes of a signature of EdDSA, and takes any more.
+            if ((algorithm.equals("ES256") && !hasTwoHalves(mark)) || (algorithm.equals("EdDSA") && mark.length != 2 * COORDINATE)) {
                 return false;
             }
             Signature signature = Signature.getInstance(switch (algorithm) {
@@ -135,8 +137,9 @@ record Key(String algorithm, PublicKey key) {
 
     private static PublicKey modulus(byte[] n, byte[] e) throws GeneralSecurityException {
         RSAPublicKeySpec spec = new RSAPublicKeySpec(new BigInteger(1, n), new BigInteger(1, e));
-        if (spec.getModulus().bitLength() < MIN_RSA_BITS || e.length > MAX_EXPONENT_BYTES) {
-            throw new IllegalArgumentException("not a key of RSA that is long enough");
+        int bits = spec.getModulus().bitLength();
+        if (bits < MIN_RSA_BITS || bits > MAX_RSA_BITS || e.length > MAX_EXPONENT_BYTES || !spec.getPublicExponent().testBit(0)) {
+            throw new IllegalArgumentException("not a key of RSA that is of use");
         }
         // Java refuses exponents below 3.
         return KeyFactory.getInstance("RSA").generatePublic(spec);

@@ -3,6 +3,8 @@ package weir.pass;
 import jakarta.servlet.http.HttpServletRequest;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
+import java.util.Collections;
+import java.util.List;
 import org.springframework.web.cors.CorsUtils;
 import org.springframework.web.servlet.HandlerInterceptor;
 
@@ -31,7 +33,9 @@ public final class PassInterceptor implements HandlerInterceptor {
             return true;
         }
         try {
-            request.setAttribute(PASS, passes.acceptBearer(request.getHeader("Authorization")));
+            // Of two, a proxy before this service may have read the other one.
+            List<String> fields = Collections.list(request.getHeaders("Authorization"));
+            request.setAttribute(PASS, passes.acceptBearer(fields.size() == 1 ? fields.get(0) : null));
             return true;
         } catch (Refusal refusal) {
             refusal.answer(response);

@@ -141,6 +141,12 @@ class PassInterceptorTest {
     }
 
     @Test
+    void twoAuthorizationsAreNone() throws Exception {
+        var twice = mvc.perform(post("/enter").header("Authorization", GOOD, "Bearer hello")).andReturn().getResponse();
+        assertRefused(twice, 401, "no_pass", REALM);
+    }
+
+    @Test
     void whereThePassCannotBeCheckedTheServiceSaysWhenToComeAgain() throws Exception {
         at.what = Map.of("status", 500.0);
         MockHttpServletResponse away = ask("/enter", GOOD);
