@@ -56,21 +56,29 @@ func (k key) verifies(text, mark []byte) bool {
 }
 
 // keys are those that Weir publishes. They are fetched at most once in a pause, however many passes name unknown keys. A key that is not
-// published any more is used for a minute at most, unless Weir does not answer: then for an hour. A text of keys that is wrong in any way
-// replaces nothing.
+// published any more is used for a minute at most, unless Weir does not answer: then for an hour. Whoever shows a pass of a known key waits
+// for a fetch during its first second only. A text of keys that is wrong in any way replaces nothing.
 type keys struct {
 	address string
 	client  *http.Client
 	// now must not jump. That of the time package has a steady part.
 	now func() time.Time
 
-	// asking lets one caller fetch. It is held while asking, and mutex only for moments.
-	asking sync.Mutex
-	mutex  sync.Mutex
-	known  map[string]key
+	// mutex is held only for moments.
+	mutex sync.Mutex
+	known map[string]key
 	// Zero times: never.
 	fetchedAt, askedAt time.Time
-	fault              error
+	// asking is the last fetch, or nil.
+	asking *asking
+	fault  error
+}
+
+// asking is a fetch.
+type asking struct {
+	// over is closed when it has ended, and late when a fifth of its time limit has passed. Then Weir is taken to be away wherever a
+	// known key will do.
+	over, late chan struct{}
 }
 
 func newKeys(address string) *keys {
@@ -81,11 +89,22 @@ func newKeys(address string) *keys {
 
 // find returns the key of this name. Its error is a *Refusal.
 func (k *keys) find(ctx context.Context, kid string) (key, error) {
-	if found, isKnown, age := k.look(kid); isKnown && age < fresh {
+	found, isKnown, age := k.look(kid)
+	if isKnown && age < fresh {
 		return found, nil
 	}
-	k.refresh(kid)
-	found, isKnown, age := k.look(kid)
+	if asking := k.refresh(kid); asking != nil {
+		late := asking.late
+		if !isKnown || age >= oldest {
+			late = nil
+		}
+		select {
+		case <-asking.over:
+		case <-late:
+		case <-ctx.Done():
+		}
+	}
+	found, isKnown, age = k.look(kid)
 	if ctx.Err() != nil {
 		return key{}, refuse(KeysAway, ctx.Err())
 	}
@@ -104,6 +123,10 @@ func (k *keys) find(ctx context.Context, kid string) (key, error) {
 func (k *keys) look(kid string) (key, bool, time.Duration) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
+	return k.lookLocked(kid)
+}
+
+func (k *keys) lookLocked(kid string) (key, bool, time.Duration) {
 	found, isKnown := k.known[kid]
 	if k.fetchedAt.IsZero() {
 		return found, false, oldest
@@ -111,31 +134,34 @@ func (k *keys) look(kid string) (key, bool, time.Duration) {
 	return found, isKnown, k.now().Sub(k.fetchedAt)
 }
 
-// refresh fetches the keys, once for all who ask meanwhile. It does not depend on one caller's context: the others need the keys, too.
-func (k *keys) refresh(kid string) {
-	k.asking.Lock()
-	defer k.asking.Unlock()
-	// Another caller may have fetched them meanwhile.
-	if _, isKnown, age := k.look(kid); isKnown && age < fresh {
-		return
-	}
-	k.mutex.Lock()
-	mayAsk := k.askedAt.IsZero() || k.now().Sub(k.askedAt) >= pause
-	if mayAsk {
-		k.askedAt = k.now()
-	}
-	k.mutex.Unlock()
-	if !mayAsk {
-		return
-	}
-	known, err := k.fetch()
+// refresh begins to fetch the keys, once for all who ask meanwhile, unless the last fetch was a moment ago. It returns the last fetch. It does
+// not depend on one caller's context: the others need the keys, too.
+func (k *keys) refresh(kid string) *asking {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
-	if err != nil {
-		k.fault = err
-		return
+	// Another caller may have fetched them meanwhile.
+	if _, isKnown, age := k.lookLocked(kid); isKnown && age < fresh {
+		return nil
 	}
-	k.known, k.fetchedAt = known, k.now()
+	if !k.askedAt.IsZero() && k.now().Sub(k.askedAt) < pause {
+		return k.asking
+	}
+	k.askedAt = k.now()
+	asking := &asking{make(chan struct{}), make(chan struct{})}
+	k.asking = asking
+	time.AfterFunc(k.client.Timeout/5, func() { close(asking.late) })
+	go func() {
+		defer close(asking.over)
+		known, err := k.fetch()
+		k.mutex.Lock()
+		defer k.mutex.Unlock()
+		if err != nil {
+			k.fault = err
+			return
+		}
+		k.known, k.fetchedAt = known, k.now()
+	}()
+	return asking
 }
 
 func (k *keys) fetch() (map[string]key, error) {

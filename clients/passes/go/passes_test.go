@@ -105,7 +105,11 @@ func publish(t *testing.T, sets map[string]json.RawMessage) *publisher {
 			fmt.Fprint(w, string(sets[what.Set])+strings.Repeat(" ", what.Padding))
 		}
 	}))
-	t.Cleanup(p.Close)
+	t.Cleanup(func() {
+		// A fetch may hang still.
+		p.CloseClientConnections()
+		p.Close()
+	})
 	return p
 }
 
@@ -219,6 +223,49 @@ func enterAtOnce(pass string, verifiers ...*Verifier) int64 {
 	}
 	wait.Wait()
 	return entered.Load()
+}
+
+func TestNobodyWaitsLongForAWeirThatHangsWhereTheKeyIsKnown(t *testing.T) {
+	v := readVectors(t)
+	at := publish(t, v.Sets)
+	at.what.Store(&served{Set: "all"})
+	var now atomic.Int64
+	now.Store(v.Cases[0].Now)
+	made := verifier(t, v, at.URL, &now, nil)
+	made.keys.client.Timeout = 10 * time.Second
+	if code, _ := said(made, v.Cases[0].Pass); code != "ok" {
+		t.Fatal(code)
+	}
+	at.what.Store(&served{Hang: true})
+	now.Add(61)
+	begun := time.Now()
+	for i := 0; i < 4; i++ {
+		if code, _ := said(made, v.Cases[0].Pass); code != "spent" {
+			t.Error(code)
+		}
+	}
+	// It waits for a fifth of the limit, and once.
+	if took := time.Since(begun); at.fetches.Load() != 2 || took > 7500*time.Millisecond {
+		t.Errorf("%d fetches, %v", at.fetches.Load(), took)
+	}
+}
+
+func TestAnUnknownKeyIsNotWaitedForLongerThanItsCaller(t *testing.T) {
+	v, at, made := ready(t, nil)
+	at.what.Store(&served{Hang: true})
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		for at.fetches.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	begun := time.Now()
+	_, err := made.Accept(ctx, v.Cases[0].Pass)
+	var refusal *Refusal
+	if took := time.Since(begun); !errors.As(err, &refusal) || refusal.Code != KeysAway || took > 10*time.Second {
+		t.Errorf("%v after %v", err, took)
+	}
 }
 
 func TestTheMemoryHasALimitAndForgetsWhatHasExpired(t *testing.T) {

@@ -1,13 +1,13 @@
 //! The keys that Weir publishes.
 //!
 //! Invariants: they are fetched at most once in 10 s, however many passes name unknown keys. A key that is not published any more is used
-//! for a minute at most, unless Weir does not answer: then for an hour, which is as long as any pass is valid. A text of keys that is wrong
-//! in any way replaces nothing.
+//! for a minute at most, unless Weir does not answer: then for an hour, which is as long as any pass is valid. Whoever shows a pass of a
+//! known key waits for a fetch during its first second only. A text of keys that is wrong in any way replaces nothing.
 
 use std::{
     collections::HashMap,
     error::Error,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -17,7 +17,10 @@ use aws_lc_rs::signature::{
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use reqwest::{Client, StatusCode, Url, header::ACCEPT, redirect::Policy};
 use serde_json::Value;
-use tokio::sync::Mutex;
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout_at},
+};
 
 use crate::{
     clock::Clock,
@@ -113,10 +116,14 @@ struct Known {
 }
 
 /// The last fetch.
-#[derive(Default)]
+#[derive(Clone)]
 struct Asked {
-    /// By the steady clock.
-    at: Option<Duration>,
+    /// When it began, by the steady clock.
+    at: Duration,
+    /// It is closed when the fetch has ended.
+    over: watch::Receiver<()>,
+    /// When a fifth of the time limit has passed. Then Weir is taken to be away wherever a known key will do.
+    late: Instant,
 }
 
 /// The keys at an address.
@@ -129,8 +136,7 @@ struct Inner {
     /// The time limit of a fetch.
     limit: RwLock<Duration>,
     known: RwLock<Known>,
-    /// Held while fetching.
-    asked: Arc<Mutex<Asked>>,
+    asked: Mutex<Option<Asked>>,
 }
 
 impl Keys {
@@ -147,7 +153,7 @@ impl Keys {
             clock,
             limit,
             known: RwLock::new(known),
-            asked: Arc::default(),
+            asked: Mutex::default(),
         })))
     }
 
@@ -159,21 +165,36 @@ impl Keys {
         if let (Some(key), true) = self.0.look(kid) {
             return Ok(key);
         }
-        let asked = Arc::clone(&self.0.asked).lock_owned().await;
+        let Asked { mut over, late, .. } = self.refresh(kid);
+        // Nothing is ever sent, so both fail when the fetch has ended.
+        if self.0.read(kid).is_ok() {
+            let _ = timeout_at(late, over.changed()).await;
+        } else {
+            let _ = over.changed().await;
+        }
+        self.0.read(kid)
+    }
+
+    /// Begins to fetch the keys, once for all who ask meanwhile, unless the last fetch was a moment ago. Returns the last fetch.
+    fn refresh(&self, kid: &str) -> Asked {
+        let mut last = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.0.clock.steady();
         // Another caller may have fetched them meanwhile.
         let is_needed = !matches!(self.0.look(kid), (Some(_), true));
-        if is_needed && asked.at.is_none_or(|at| self.0.clock.steady() - at >= PAUSE) {
-            let inner = Arc::clone(&self.0);
-            // It goes on if this caller goes away, because others wait for the keys, too. It fails only if the runtime ends.
-            let _ = tokio::spawn(async move { inner.refresh(asked).await }).await;
-        } else {
-            drop(asked);
+        match &*last {
+            Some(asked) if !is_needed || now - asked.at < PAUSE => asked.clone(),
+            _ => {
+                let (end, over) = watch::channel(());
+                let limit = *self.0.limit.read().unwrap_or_else(PoisonError::into_inner);
+                let inner = Arc::clone(&self.0);
+                // It goes on if its caller goes away, because others wait for the keys, too.
+                tokio::spawn(async move {
+                    inner.take(inner.fetch(limit).await);
+                    drop(end);
+                });
+                last.insert(Asked { at: now, over, late: Instant::now() + limit / 5 }).clone()
+            }
         }
-        let known = self.0.known.read().unwrap_or_else(PoisonError::into_inner);
-        if known.fetched.is_none_or(|at| self.0.clock.steady() - at >= OLDEST) {
-            return Err(Refusal::because(Code::KeysAway, known.fault.clone()));
-        }
-        known.keys.get(kid).cloned().ok_or_else(|| Code::UnknownKey.into())
     }
 
     /// Changes the time limit of a fetch.
@@ -191,9 +212,16 @@ impl Inner {
         (known.keys.get(kid).cloned(), is_fresh)
     }
 
-    async fn refresh(&self, mut asked: tokio::sync::OwnedMutexGuard<Asked>) {
-        asked.at = Some(self.clock.steady());
-        let fetched = self.fetch().await;
+    /// The key of this name, if it is known and may be used.
+    fn read(&self, kid: &str) -> Result<Key, Refusal> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if known.fetched.is_none_or(|at| self.clock.steady() - at >= OLDEST) {
+            return Err(Refusal::because(Code::KeysAway, known.fault.clone()));
+        }
+        known.keys.get(kid).cloned().ok_or_else(|| Code::UnknownKey.into())
+    }
+
+    fn take(&self, fetched: Result<HashMap<String, Key>, Box<dyn Error + Send + Sync>>) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         match fetched {
             Ok(keys) => {
@@ -203,8 +231,7 @@ impl Inner {
         }
     }
 
-    async fn fetch(&self) -> Result<HashMap<String, Key>, Box<dyn Error + Send + Sync>> {
-        let limit = *self.limit.read().unwrap_or_else(PoisonError::into_inner);
+    async fn fetch(&self, limit: Duration) -> Result<HashMap<String, Key>, Box<dyn Error + Send + Sync>> {
         let request = self.client.get(self.address.clone()).header(ACCEPT, "application/jwk-set+json");
         let mut reply = request.timeout(limit).send().await?;
         if reply.status() != StatusCode::OK {

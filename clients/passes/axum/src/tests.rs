@@ -24,6 +24,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     task::JoinSet,
+    time::Instant,
 };
 use tower::ServiceExt as _;
 
@@ -275,6 +276,26 @@ async fn a_caller_who_goes_away_takes_the_keys_from_nobody() {
     at.may.add_permits(1);
     assert_eq!(said(&second.await.expect("it runs")), "ok");
     assert_eq!(at.fetches.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn nobody_waits_long_for_a_weir_that_hangs_where_the_key_is_known() {
+    let vectors = vectors();
+    let at = Publisher::start(&vectors.sets).await;
+    at.serve_set("all");
+    let now = Arc::new(AtomicI64::new(vectors.cases[0].now));
+    let passes = passes(&vectors, &at, &now);
+    passes.keys.limit(Duration::from_secs(10));
+    assert_eq!(said(&passes.accept(&vectors.cases[0].pass).await), "ok");
+    at.serve(Served { hang: true, ..Served::default() });
+    now.fetch_add(61, Ordering::SeqCst);
+    let begun = Instant::now();
+    for _ in 0..4 {
+        assert_eq!(said(&passes.accept(&vectors.cases[0].pass).await), "spent");
+    }
+    let took = begun.elapsed();
+    assert!(took < Duration::from_millis(7_500), "it waits for a fifth of the limit, and once: {took:?}");
+    assert_eq!(at.fetches.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]

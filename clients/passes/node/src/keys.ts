@@ -1,8 +1,8 @@
 // The keys that Weir publishes.
 //
 // Invariants: they are fetched at most once in 10 s, however many passes name unknown keys. A key that is not published any more is used
-// for a minute at most, unless Weir does not answer: then for an hour, which is as long as any pass is valid. A text of keys that is
-// wrong in any way replaces nothing.
+// for a minute at most, unless Weir does not answer: then for an hour, which is as long as any pass is valid. Whoever shows a pass of a
+// known key waits for a fetch during its first second only. A text of keys that is wrong in any way replaces nothing.
 
 import { createPublicKey, type JsonWebKey, type KeyObject } from "node:crypto";
 import { Refusal } from "./refusal.js";
@@ -30,7 +30,7 @@ export interface Key {
 export interface Machine {
   /** A clock that never jumps, in milliseconds. */
   steadyMs(): number;
-  /** The time limit of a fetch, in milliseconds. */
+  /** The time limit of a fetch, in milliseconds. After a fifth of it, Weir is taken to be away wherever a known key will do. */
   fetchMs: number;
 }
 
@@ -40,7 +40,10 @@ export class Keys {
   #known = new Map<string, Key>();
   #fetchedAt = -Infinity;
   #askedAt = -Infinity;
-  #asking: Promise<void> | null = null;
+  /** The last fetch. */
+  #asking: Promise<unknown> = Promise.resolve();
+  /** The same, or the first fifth of its time limit. */
+  #soon: Promise<unknown> = Promise.resolve();
   #fault: unknown = null;
 
   constructor(address: string, machine: Machine) {
@@ -49,7 +52,10 @@ export class Keys {
 
   /** The key of this name. Throws `unknown_key` or `keys_away`. */
   async find(kid: string): Promise<Key> {
-    if (!this.#known.has(kid) || this.#age() >= FRESH_MS) await this.#refresh();
+    if (!this.#known.has(kid) || this.#age() >= FRESH_MS) {
+      this.#refresh();
+      await (this.#known.has(kid) && this.#age() < OLDEST_MS ? this.#soon : this.#asking);
+    }
     if (this.#age() >= OLDEST_MS) throw new Refusal("keys_away", this.#fault);
     const key = this.#known.get(kid);
     if (!key) throw new Refusal("unknown_key");
@@ -60,15 +66,16 @@ export class Keys {
     return this.#machine.steadyMs() - this.#fetchedAt;
   }
 
-  /** Fetches the keys, once for all who ask meanwhile. */
-  async #refresh(): Promise<void> {
-    if (this.#machine.steadyMs() - this.#askedAt >= PAUSE_MS) {
-      this.#askedAt = this.#machine.steadyMs();
-      this.#asking = this.#fetch()
-        .catch((fault: unknown) => void (this.#fault = fault))
-        .finally(() => (this.#asking = null));
-    }
-    await this.#asking;
+  /** Begins to fetch the keys, once for all who ask meanwhile. */
+  #refresh(): void {
+    if (this.#machine.steadyMs() - this.#askedAt < PAUSE_MS) return;
+    this.#askedAt = this.#machine.steadyMs();
+    let timer: NodeJS.Timeout | undefined;
+    const soon = new Promise((done) => (timer = setTimeout(done, this.#machine.fetchMs / 5)));
+    this.#asking = this.#fetch()
+      .catch((fault: unknown) => (this.#fault = fault))
+      .finally(() => clearTimeout(timer));
+    this.#soon = Promise.race([this.#asking, soon]);
   }
 
   async #fetch(): Promise<void> {

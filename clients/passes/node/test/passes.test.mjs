@@ -99,6 +99,19 @@ test("of a hundred who show one pass at once one enters, and the keys are fetche
   assert.equal(at.fetches, 1);
 });
 
+test("nobody waits long for a Weir that hangs, where the key is known", async (t) => {
+  const at = await publisher(t);
+  at.what = { set: "all" };
+  const clock = { now: good.now, fetchMs: 10_000 };
+  const passes = verifier(at.address, clock);
+  assert.equal((await said(passes, good.pass))[0], "ok");
+  [at.what, clock.now] = [{ hang: true }, good.now + 61];
+  const begun = performance.now();
+  for (let i = 0; i < 4; i += 1) assert.equal((await said(passes, good.pass))[0], "spent");
+  assert.ok(performance.now() - begun < 7_500, "it waits for a fifth of the limit, and once");
+  assert.equal(at.fetches, 2);
+});
+
 test("the memory has a limit, and forgets what has expired", async () => {
   let now = 0;
   const spend = memory(() => now, 2);

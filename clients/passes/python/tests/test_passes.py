@@ -5,6 +5,7 @@ import io
 import json
 import os
 import threading
+import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -46,6 +47,15 @@ class Publisher:
         self.fetches += request.path == "/.well-known/jwks.json"
         if what.get("hang"):
             self._over.wait()
+            return
+        if what.get("slow_head"):
+            request.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            try:
+                while not self._over.wait(0.1):
+                    request.wfile.write(b"x")
+            except OSError:
+                # The verifier reads no more.
+                pass
             return
         if what.get("redirect"):
             request.send_response(302)
@@ -133,6 +143,61 @@ class TestVectors(Case):
                         self.assertEqual("ok" if isinstance(found, Pass) else found, step["expect"], step)
 
 
+class TestWeirAway(Case):
+    """A Weir that hangs, or a proxy before it that sends the head of its reply a byte at a time."""
+
+    def passes_of_a_minute_ago(self, limit_s: float) -> Passes:
+        """A verifier that knows the key of the good pass, and has accepted it."""
+        clock = Clock(GOOD["now"])
+        passes = verifier(self.at.address, clock)
+        passes._keys._fetch_s = limit_s
+        self.assertIsInstance(said(passes, GOOD["pass"]), Pass)
+        clock.now += 61
+        return passes
+
+    def test_nobody_waits_long_where_the_key_is_known(self) -> None:
+        for what in ({"hang": True}, {"slow_head": True}):
+            with self.subTest(what):
+                self.at.what, self.at.fetches = {"set": "all"}, 0
+                passes = self.passes_of_a_minute_ago(10)
+                self.at.what = what
+                begun = time.monotonic()
+                self.assertEqual([said(passes, GOOD["pass"]) for _ in range(4)], ["spent"] * 4)
+                self.assertLess(time.monotonic() - begun, 7.5, "it waits for a fifth of the limit, and once")
+                self.assertEqual(self.at.fetches, 2)
+
+    def test_a_fetch_ends_at_its_limit_however_slowly_the_head_comes(self) -> None:
+        self.at.what = {"slow_head": True}
+        passes = self.passes()
+        passes._keys._fetch_s = 0.5
+        begun = time.monotonic()
+        self.assertEqual(said(passes, GOOD["pass"]), "keys_away")
+        self.assertLess(time.monotonic() - begun, 10)
+        # Its thread ends, too. The test hangs if it does not.
+        for thread in threading.enumerate():
+            if thread.name == "weir-pass":
+                thread.join()
+
+    def test_passes_of_unknown_keys_do_not_keep_a_good_one_waiting(self) -> None:
+        unknown = next(case["pass"] for case in VECTORS["cases"] if case["name"] == "a key that is not published")
+        clock = Clock(GOOD["now"])
+        passes = verifier(self.at.address, clock, spend=lambda key, until: True)
+        self.assertIsInstance(said(passes, GOOD["pass"]), Pass)
+        self.at.what = {"hang": True}
+        clock.now += 11
+
+        async def ask() -> None:
+            flood = [asyncio.create_task(passes.accept_async(unknown)) for _ in range(100)]
+            await asyncio.sleep(0)
+            self.assertIsInstance(await passes.accept_async(GOOD["pass"]), Pass)
+            self.assertFalse(any(one.done() for one in flood), "it waited until the fetch ended")
+            for one in flood:
+                one.cancel()
+            await asyncio.gather(*flood, return_exceptions=True)
+
+        asyncio.run(ask())
+
+
 def at_once(*all_passes: Passes) -> list[str | Pass]:
     """What a hundred callers with one pass are told."""
     with ThreadPoolExecutor(20) as pool:
@@ -194,6 +259,21 @@ class TestRecord(Case):
             told = at_once(self.passes(spend=spend), self.passes(spend=spend))
             self.assertEqual((sum(isinstance(one, Pass) for one in told), told.count("spent")), (1, 99))
             self.assertEqual(client.expiretime(f"py:weir:spent:{GOOD['claims']['jti']}"), GOOD["claims"]["exp"] + 65)
+
+    def test_in_asyncio_a_record_that_does_not_answer_is_away(self) -> None:
+        ended = threading.Event()
+        self.addCleanup(ended.set)
+
+        async def never(*_: object) -> bool:
+            await asyncio.Event().wait()
+            return True
+
+        for spend in (never, lambda *_: ended.wait()):
+            passes = self.passes(spend=spend)
+            passes._spend_s = 0.2
+            with self.assertRaises(Refusal) as refused:
+                asyncio.run(passes.accept_async(GOOD["pass"]))
+            self.assertEqual(refused.exception.code, "record_away")
 
     def test_a_record_of_asyncio_works_in_asyncio_only(self) -> None:
         async def spend(key: str, until: int) -> bool:

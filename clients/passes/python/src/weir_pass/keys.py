@@ -1,16 +1,20 @@
 """The keys that Weir publishes.
 
 Invariants: they are fetched at most once in 10 s, however many passes name unknown keys. A key that is not published any more is used for
-a minute at most, unless Weir does not answer: then for an hour, which is as long as any pass is valid. A text of keys that is wrong in
-any way replaces nothing.
+a minute at most, unless Weir does not answer: then for an hour, which is as long as any pass is valid. Whoever shows a pass of a known key
+waits for a fetch during its first second only. A text of keys that is wrong in any way replaces nothing.
 """
 
+import asyncio
 import base64
+import http.client
 import json
+import socket
 import threading
 import time
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature
@@ -87,14 +91,34 @@ class Keys:
         self._fetch_s = 5.0
         self._known: dict[str, Key] = {}
         self._fetched_at: float | None = None
-        self._asked_at: float | None = None
+        self._asked_at = 0.0
         self._fault: Exception | None = None
-        self._asking = threading.Lock()
+        # The last fetch, and when it began, by this machine's clock. Its result is nothing.
+        self._asking: Future[None] | None = None
+        self._began_at = 0.0
+        # Held for moments, for all of these.
+        self._lock = threading.Lock()
 
     def find(self, kid: str) -> Key:
-        """The key of this name. Raises `Refusal`. It may block for as long as a fetch takes, unless `is_ready`."""
-        if not self.is_ready(kid):
-            self._refresh(kid)
+        """The key of this name. Raises `Refusal`. It may block for as long as a fetch takes."""
+        if not self._is_ready(kid):
+            asking, seconds = self._refresh(kid)
+            wait([asking], seconds)
+        return self._known_key(kid)
+
+    async def find_async(self, kid: str) -> Key:
+        """The same in asyncio. Nobody takes a thread while waiting: those of others are for good passes, too."""
+        if not self._is_ready(kid):
+            asking, seconds = self._refresh(kid)
+            over = asyncio.wrap_future(asking)
+            try:
+                await asyncio.wait([over], timeout=seconds)
+            finally:
+                # This does not end the fetch, because others wait for the keys, too.
+                over.cancel()
+        return self._known_key(kid)
+
+    def _known_key(self, kid: str) -> Key:
         if self._age() >= OLDEST_S:
             raise Refusal("keys_away") from self._fault
         key = self._known.get(kid)
@@ -102,39 +126,133 @@ class Keys:
             raise Refusal("unknown_key")
         return key
 
-    def is_ready(self, kid: str) -> bool:
+    def _is_ready(self, kid: str) -> bool:
         """Whether the key is known and fresh, so that nothing needs to be fetched."""
         return kid in self._known and self._age() < FRESH_S
 
     def _age(self) -> float:
         return float("inf") if self._fetched_at is None else self._steady_s() - self._fetched_at
 
-    def _refresh(self, kid: str) -> None:
-        """Fetches the keys, once for all who ask meanwhile."""
-        with self._asking:
-            # Another caller may have fetched them meanwhile.
-            if self.is_ready(kid) or (self._asked_at is not None and self._steady_s() - self._asked_at < PAUSE_S):
-                return
-            self._asked_at = self._steady_s()
-            try:
-                self._known = _keys_of(self._fetch())
-                self._fetched_at = self._steady_s()
-            except Exception as fault:  # noqa: BLE001 - whatever it is, the old keys stay, and the caller learns the cause
-                self._fault = fault
+    def _refresh(self, kid: str) -> tuple[Future[None], float]:
+        """Begins to fetch the keys, once for all who ask meanwhile, unless the last fetch was a moment ago.
 
-    def _fetch(self) -> bytes:
-        until = time.monotonic() + self._fetch_s
-        request = urllib.request.Request(self._address, headers={"Accept": "application/jwk-set+json"})
-        with _opener.open(request, timeout=self._fetch_s) as reply:
+        Returns the last fetch, and for how many seconds to wait for it. After a fifth of its limit, Weir is taken to be away wherever a known
+        key will do.
+        """
+        with self._lock:
+            now_s = self._steady_s()
+            # Another caller may have fetched them meanwhile.
+            if self._asking is None or (not self._is_ready(kid) and now_s - self._asked_at >= PAUSE_S):
+                self._asked_at, self._began_at = now_s, time.monotonic()
+                self._fault = TimeoutError("the keys do not come in time")
+                self._asking = Future()
+                self._asking.set_running_or_notify_cancel()
+                # A thread of its own: one that waits would end with its caller. It does not keep the process from ending.
+                threading.Thread(target=self._fetch_for, args=[self._asking], name="weir-pass", daemon=True).start()
+            will_do = kid in self._known and self._age() < OLDEST_S
+            limit_s = self._fetch_s / 5 if will_do else self._fetch_s
+            return self._asking, max(0.0, self._began_at + limit_s - time.monotonic())
+
+    def _fetch_for(self, asking: Future[None]) -> None:
+        keys, fault = None, None
+        try:
+            keys = _keys_of(_fetch(self._address, self._fetch_s))
+        except Exception as failure:  # noqa: BLE001 - whatever it is, the old keys stay, and the caller learns the cause
+            fault = failure
+        with self._lock:
+            # A fetch that was given up may end after the next one.
+            if asking is self._asking:
+                if keys is not None:
+                    self._known, self._fetched_at = keys, self._steady_s()
+                else:
+                    self._fault = fault
+        asking.set_result(None)
+
+
+def _fetch(address: str, limit_s: float) -> bytes:
+    """The text at an address. Whatever comes, and however slowly, it ends at its limit, but for the look-up of a name."""
+    ends = _Ends()
+    # The timeout of a socket starts again with each byte, so another thread ends the connection.
+    timer = threading.Timer(limit_s, ends.now)
+    timer.daemon = True
+    timer.start()
+    try:
+        request = urllib.request.Request(address, headers={"Accept": "application/jwk-set+json"})
+        with urllib.request.build_opener(_NoRedirect, *ends.handlers()).open(request, timeout=limit_s) as reply:
             text = b""
-            # The timeout of a socket starts again with each byte.
             while piece := reply.read1(16_384):
                 text += piece
                 if len(text) > MAX_BYTES:
                     raise ValueError(f"the keys have more than {MAX_BYTES} bytes")
-                if time.monotonic() > until:
-                    raise TimeoutError("the keys come too slowly")
+        # What was cut off may look whole.
+        if ends.are_over:
+            raise TimeoutError("the keys come too slowly")
         return text
+    finally:
+        timer.cancel()
+        ends.close()
+
+
+class _Ends:
+    """The ends of connections of one fetch, by which another thread can end them, also in the middle of a handshake of TLS."""
+
+    def __init__(self) -> None:
+        self.are_over = False
+        self._sockets: list[socket.socket] = []
+        self._lock = threading.Lock()
+
+    def add(self, connected: socket.socket) -> None:
+        with self._lock:
+            if self.are_over:
+                raise TimeoutError("the keys come too slowly")
+            # A copy, because TLS takes the socket itself away.
+            self._sockets.append(connected.dup())
+
+    def now(self) -> None:
+        with self._lock:
+            self.are_over = True
+            for one in self._sockets:
+                try:
+                    one.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    # It has ended already.
+                    pass
+
+    def close(self) -> None:
+        with self._lock:
+            for one in self._sockets:
+                one.close()
+            self._sockets.clear()
+
+    def handlers(self) -> list[urllib.request.BaseHandler]:
+        """Handlers of http and https that add their sockets here."""
+        ends = self
+
+        def watched(kind: type) -> type:
+            class Watched(kind):  # type: ignore[misc]
+                _sock: socket.socket | None = None
+
+                @property
+                def sock(self) -> socket.socket | None:
+                    return self._sock
+
+                @sock.setter
+                def sock(self, value: socket.socket | None) -> None:
+                    self._sock = value
+                    if type(value) is socket.socket:
+                        ends.add(value)
+
+            return Watched
+
+        class Http(urllib.request.HTTPHandler):
+            def http_open(self, request: urllib.request.Request) -> Any:
+                return self.do_open(watched(http.client.HTTPConnection), request)
+
+        class Https(urllib.request.HTTPSHandler):
+            def https_open(self, request: urllib.request.Request) -> Any:
+                return self.do_open(watched(http.client.HTTPSConnection), request)
+
+        return [Http(), Https()]
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -142,9 +260,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_: Any) -> None:
         return None
-
-
-_opener = urllib.request.build_opener(_NoRedirect)
 
 
 def _keys_of(text: bytes) -> dict[str, Key]:

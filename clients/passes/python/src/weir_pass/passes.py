@@ -4,19 +4,25 @@ Invariant: a name is first once, until its pass cannot be accepted any more. If 
 """
 
 import asyncio
+import contextvars
 import inspect
 import math
 import re
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 
-from .keys import Keys
+from .keys import Key, Keys
 from .refusal import Refusal
 from .verify import LEEWAY_S, Pass, Unverified
 
 # How much longer than a pass is accepted its name is kept, in seconds: the clock of the record may be ahead of this machine's.
 KEPT_S = 60
+# The time limit of the record in asyncio, in seconds: that of the keys.
+SPEND_S = 5.0
+# The most calls at once, in asyncio, of a record that is no function of asyncio.
+THREADS = 32
 # The most passes that one process remembers: some minutes' worth.
 MOST = 1_000_000
 
@@ -65,10 +71,18 @@ class Passes:
         # Tests replace it.
         self._now_s: Callable[[], float] = time.time
         self._spend: Spend = spend or Memory(lambda: self._now_s())
+        self._spend_s = SPEND_S
+        # Its own, so that a record that hangs stops nothing else of the app. It has no thread before it is used.
+        self._threads = ThreadPoolExecutor(THREADS, "weir-pass")
 
     def accept(self, text: str) -> Pass:
-        """Accepts a pass, for example the field `pass` of a form. Raises `Refusal`; the pass is not spent then."""
-        accepted = self._verify(Unverified.read(text))
+        """Accepts a pass, for example the field `pass` of a form. Raises `Refusal`.
+
+        The pass is not spent then, except with `record_away`: it may be spent. It blocks until the record answers, so that must have a time
+        limit of its own.
+        """
+        unverified = Unverified.read(text)
+        accepted = self._verify(unverified, self._keys.find(unverified.kid))
         with _RecordAway():
             first = self._spend(*self._entry(accepted))
         if inspect.isawaitable(first):
@@ -79,20 +93,21 @@ class Passes:
         return self._judge(accepted, first)
 
     async def accept_async(self, text: str) -> Pass:
-        """The same in asyncio. A fetch of the keys, and a record that is no function of asyncio, run in a thread."""
+        """The same in asyncio. A record that is no function of asyncio runs in a thread. It is `record_away` after 5 s."""
         unverified = Unverified.read(text)
-        if self._keys.is_ready(unverified.kid):
-            accepted = self._verify(unverified)
-        else:
-            accepted = await asyncio.to_thread(self._verify, unverified)
+        accepted = self._verify(unverified, await self._keys.find_async(unverified.kid))
         with _RecordAway():
-            if isinstance(self._spend, Memory) or inspect.iscoroutinefunction(self._spend):
-                first = self._spend(*self._entry(accepted))
-            else:
-                first = await asyncio.to_thread(self._spend, *self._entry(accepted))
-            if inspect.isawaitable(first):
-                first = await first
+            async with asyncio.timeout(self._spend_s):
+                first = await self._spend_async(*self._entry(accepted))
         return self._judge(accepted, first)
+
+    async def _spend_async(self, key: str, until_s: int) -> object:
+        if isinstance(self._spend, Memory) or inspect.iscoroutinefunction(self._spend):
+            first = self._spend(key, until_s)
+        else:
+            run = contextvars.copy_context().run
+            first = await asyncio.get_running_loop().run_in_executor(self._threads, run, self._spend, key, until_s)
+        return await first if inspect.isawaitable(first) else first
 
     @staticmethod
     def bearer(authorization: str | None) -> str:
@@ -102,8 +117,8 @@ class Passes:
             raise Refusal("no_pass")
         return found[1]
 
-    def _verify(self, unverified: Unverified) -> Pass:
-        return unverified.verify(self._keys.find(unverified.kid), self._audience, self._zone, self._now_s())
+    def _verify(self, unverified: Unverified, key: Key) -> Pass:
+        return unverified.verify(key, self._audience, self._zone, self._now_s())
 
     @staticmethod
     def _entry(accepted: Pass) -> tuple[str, int]:

@@ -12,7 +12,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.CompletionException;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.Flow;
 import java.util.concurrent.TimeUnit;
@@ -23,8 +22,8 @@ import java.util.function.LongSupplier;
  * The keys that Weir publishes.
  *
  * <p>Invariants: they are fetched at most once in 10 s, however many passes name unknown keys. A key that is not published any more is used
- * for a minute at most, unless Weir does not answer: then for an hour, which is as long as any pass is valid. A text of keys that is wrong
- * in any way replaces nothing.
+ * for a minute at most, unless Weir does not answer: then for an hour, which is as long as any pass is valid. Whoever shows a pass of a known
+ * key waits for a fetch during its first second only. A text of keys that is wrong in any way replaces nothing.
  */
 final class Keys {
     /** After this time the keys are fetched again, because one may have been withdrawn. */
@@ -39,6 +38,15 @@ final class Keys {
     /** What was fetched last, and when by the steady clock. */
     private record Known(Map<String, Key> keys, long fetchedNanos) {}
 
+    /**
+     * A fetch.
+     *
+     * @param over is complete when it has ended
+     * @param soon is complete then, too, and when a fifth of the time limit has passed: then Weir is taken to be away wherever a known key
+     *     will do
+     */
+    private record Asking(CompletableFuture<Void> over, CompletableFuture<Void> soon) {}
+
     private final HttpRequest request;
     /** A clock that never jumps. */
     private final LongSupplier steadyNanos;
@@ -51,9 +59,11 @@ final class Keys {
     /** Null: never fetched. */
     private volatile Known known;
     private volatile Exception fault;
-    /** Held while fetching, and for {@code askedNanos}. */
-    private final ReentrantLock asking = new ReentrantLock();
-    private Long askedNanos;
+    /** Held for a moment, for the two below. */
+    private final ReentrantLock lock = new ReentrantLock();
+    /** The last fetch. Null: there was none. */
+    private Asking asking;
+    private long askedNanos;
 
     Keys(URI address, LongSupplier steadyNanos) {
         this.request = HttpRequest.newBuilder(address).header("Accept", "application/jwk-set+json").build();
@@ -61,15 +71,18 @@ final class Keys {
     }
 
     /**
-     * The key of this name. It may block for as long as a fetch takes.
+     * The key of this name. It may block for as long as a fetch takes, or for a fifth of its limit if the key is known.
      *
      * @throws Refusal if it is unknown, or no keys are known
      */
     Key find(String kid) {
-        if (!isReady(kid)) {
-            refresh(kid);
-        }
         Known now = known;
+        if (!isReady(now, kid)) {
+            Asking asked = refresh(kid);
+            // An interrupt of this caller does not end it, because others wait for the keys, too.
+            (age(now) < OLDEST_NANOS && now.keys().containsKey(kid) ? asked.soon() : asked.over()).join();
+            now = known;
+        }
         if (age(now) >= OLDEST_NANOS) {
             throw new Refusal(Refusal.Code.KEYS_AWAY, fault);
         }
@@ -80,8 +93,7 @@ final class Keys {
         return key;
     }
 
-    private boolean isReady(String kid) {
-        Known now = known;
+    private boolean isReady(Known now, String kid) {
         return age(now) < FRESH_NANOS && now.keys().containsKey(kid);
     }
 
@@ -89,39 +101,45 @@ final class Keys {
         return of == null ? Long.MAX_VALUE : steadyNanos.getAsLong() - of.fetchedNanos();
     }
 
-    /** Fetches the keys, once for all who ask meanwhile. */
-    private void refresh(String kid) {
-        asking.lock();
+    /** Begins to fetch the keys, once for all who ask meanwhile, unless the last fetch was a moment ago. Returns the last fetch. */
+    private Asking refresh(String kid) {
+        lock.lock();
         try {
+            long nowNanos = steadyNanos.getAsLong();
             // Another caller may have fetched them meanwhile.
-            if (isReady(kid) || (askedNanos != null && steadyNanos.getAsLong() - askedNanos < PAUSE_NANOS)) {
-                return;
+            if (asking == null || (!isReady(known, kid) && nowNanos - askedNanos >= PAUSE_NANOS)) {
+                askedNanos = nowNanos;
+                asking = fetch();
             }
-            askedNanos = steadyNanos.getAsLong();
-            Map<String, Key> keys = keysOf(fetch());
-            known = new Known(keys, steadyNanos.getAsLong());
-        } catch (IOException | RuntimeException failure) {
-            fault = failure;
+            return asking;
         } finally {
-            asking.unlock();
+            lock.unlock();
         }
     }
 
-    private byte[] fetch() throws IOException {
+    private Asking fetch() {
+        long ms = limit.toMillis();
         CompletableFuture<HttpResponse<byte[]>> call = client.sendAsync(request, head -> new Limited());
-        HttpResponse<byte[]> reply;
-        try {
-            // An interrupt of this caller does not end it, because others wait for the keys, too.
-            reply = call.copy().orTimeout(limit.toMillis(), TimeUnit.MILLISECONDS).join();
-        } catch (CompletionException failure) {
-            throw new IOException("the keys cannot be fetched from " + request.uri(), failure.getCause());
-        } finally {
+        CompletableFuture<Void> over = call.copy().orTimeout(ms, TimeUnit.MILLISECONDS).handle((reply, failure) -> {
             call.cancel(true);
+            take(reply, failure);
+            return null;
+        });
+        return new Asking(over, over.copy().completeOnTimeout(null, ms / 5, TimeUnit.MILLISECONDS));
+    }
+
+    private void take(HttpResponse<byte[]> reply, Throwable failure) {
+        try {
+            if (failure != null) {
+                throw new IOException("the keys cannot be fetched from " + request.uri(), failure);
+            }
+            if (reply.statusCode() != 200) {
+                throw new IOException("Weir answers " + reply.statusCode() + " at " + request.uri());
+            }
+            known = new Known(keysOf(reply.body()), steadyNanos.getAsLong());
+        } catch (IOException | RuntimeException wrong) {
+            fault = wrong;
         }
-        if (reply.statusCode() != 200) {
-            throw new IOException("Weir answers " + reply.statusCode() + " at " + request.uri());
-        }
-        return reply.body();
     }
 
     private static Map<String, Key> keysOf(byte[] text) {

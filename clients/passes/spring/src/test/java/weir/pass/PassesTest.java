@@ -2,6 +2,7 @@ package weir.pass;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.DynamicTest.dynamicTest;
 import static weir.pass.Vectors.number;
 import static weir.pass.Vectors.text;
@@ -187,6 +188,23 @@ class PassesTest {
         Refusal refusal = assertThrows(Refusal.class, () -> passes.accept(GOOD));
         assertEquals(List.of("weir:spent:TEST_ZONE/0000002a/1", 1_900_000_365L), asked);
         assertEquals(List.of(Refusal.Code.RECORD_AWAY, 503, away), List.of(refusal.code(), refusal.status(), refusal.getCause()));
+    }
+
+    @Test
+    void nobodyWaitsLongForAWeirThatHangsWhereTheKeyIsKnown() throws Exception {
+        Publisher at = publish("all");
+        Passes passes = passes(at, null);
+        passes.keys.limit = Duration.ofSeconds(10);
+        assertEquals("ok", said(passes, GOOD));
+        at.what = Map.of("hang", true);
+        now.addAndGet(61);
+        long begun = System.nanoTime();
+        for (int i = 0; i < 4; i++) {
+            assertEquals("spent", said(passes, GOOD));
+        }
+        long tookMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - begun);
+        assertTrue(tookMs < 7_500, "it waits for a fifth of the limit, and once; it waited " + tookMs + " ms");
+        assertEquals(2, at.fetches.get());
     }
 
     @Test
