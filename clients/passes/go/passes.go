@@ -24,6 +24,8 @@ const (
 	leeway = 5 * time.Second
 	// kept is how much longer than a pass is accepted its name is kept: the clock of the record may be ahead of this machine's.
 	kept = 60 * time.Second
+	// spendLimit is the time limit of the record: that of the keys.
+	spendLimit = 5 * time.Second
 	// maxPass is the longest pass, in bytes. Weir's have less than 1,500.
 	maxPass = 8192
 	maxJTI  = 256
@@ -39,7 +41,8 @@ type Pass struct {
 }
 
 // Spend records that the pass of this key was accepted, and returns whether it is the first time. It must be atomic among all that share
-// the record, and the key must be kept until the given time. If it returns an error, nobody enters.
+// the record, and the key must be kept until the given time. If it returns an error, nobody enters. It must return when ctx ends, which is
+// after 5 s at the latest.
 type Spend func(ctx context.Context, key string, until time.Time) (first bool, err error)
 
 // Options say which passes are accepted.
@@ -59,6 +62,7 @@ type Verifier struct {
 	keys           *keys
 	zone, audience string
 	spend          Spend
+	spendLimit     time.Duration
 	now            func() time.Time
 }
 
@@ -71,7 +75,7 @@ func New(options Options) (*Verifier, error) {
 	if options.Zone == "" {
 		return nil, errors.New("passes: Zone must not be empty")
 	}
-	v := &Verifier{zone: options.Zone, audience: options.Audience, spend: options.Spend, now: time.Now}
+	v := &Verifier{zone: options.Zone, audience: options.Audience, spend: options.Spend, spendLimit: spendLimit, now: time.Now}
 	if v.audience == "" {
 		v.audience = "weir"
 	}
@@ -82,13 +86,16 @@ func New(options Options) (*Verifier, error) {
 	return v, nil
 }
 
-// Accept accepts a pass, for example the field `pass` of a form. Its error is a *Refusal; the pass is not spent then.
+// Accept accepts a pass, for example the field `pass` of a form. Its error is a *Refusal. The pass is not spent then, except with
+// RecordAway: it may be spent.
 func (v *Verifier) Accept(ctx context.Context, text string) (Pass, error) {
 	pass, err := v.verify(ctx, text)
 	if err != nil {
 		return Pass{}, err
 	}
-	first, err := v.spend(ctx, "weir:spent:"+pass.JTI, pass.Expires.Add(leeway+kept))
+	limited, cancel := context.WithTimeout(ctx, v.spendLimit)
+	defer cancel()
+	first, err := v.spend(limited, "weir:spent:"+pass.JTI, pass.Expires.Add(leeway+kept))
 	if err != nil {
 		return Pass{}, refuse(RecordAway, err)
 	}

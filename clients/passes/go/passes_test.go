@@ -3,9 +3,12 @@ package passes
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -298,15 +301,96 @@ func TestNobodyEntersWithoutTheSharedRecord(t *testing.T) {
 	}
 }
 
+func TestARecordThatDoesNotAnswerIsAway(t *testing.T) {
+	v, _, made := ready(t, func(ctx context.Context, _ string, _ time.Time) (bool, error) {
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(20 * time.Second):
+			return true, nil
+		}
+	})
+	made.spendLimit = 50 * time.Millisecond
+	if code, _ := said(made, v.Cases[0].Pass); code != "record_away" {
+		t.Error(code)
+	}
+}
+
+// record is that of docs/app/clients.md, with a client that repeats a command whose reply is lost, as go-redis does.
+func record(address, prefix string) Spend {
+	return func(_ context.Context, key string, until time.Time) (bool, error) {
+		random := make([]byte, 16)
+		if _, err := rand.Read(random); err != nil {
+			return false, err
+		}
+		mine := hex.EncodeToString(random)
+		command := []string{"SET", prefix + key, mine, "NX", "GET", "EXAT", strconv.FormatInt(until.Unix(), 10)}
+		found, err := redis(address, command...)
+		if err != nil {
+			found, err = redis(address, command...)
+		}
+		return err == nil && (found == "" || found == mine), err
+	}
+}
+
+func TestAPassIsNotTakenForASpentOneWhereAReplyOfRedisIsLost(t *testing.T) {
+	address := strings.TrimPrefix(os.Getenv("PASSES_REDIS"), "redis://")
+	if address == "" {
+		t.Skip("PASSES_REDIS names no Redis")
+	}
+	v, _, made := ready(t, record(loseAReply(t, address), "go-lost:"))
+	first, _ := said(made, v.Cases[0].Pass)
+	again, _ := said(made, v.Cases[0].Pass)
+	if first != "ok" || again != "spent" {
+		t.Errorf("%s, and then %s", first, again)
+	}
+}
+
+// loseAReply is a proxy before a Redis. Its first command reaches Redis, but the connection ends before the reply.
+func loseAReply(t *testing.T, address string) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for isFirst := true; ; isFirst = false {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", address)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			end := func() {
+				near.Close()
+				far.Close()
+			}
+			go func() {
+				_, _ = io.Copy(far, near)
+				end()
+			}()
+			go func(isFirst bool) {
+				if isFirst {
+					_, _ = far.Read(make([]byte, 1))
+				} else {
+					_, _ = io.Copy(near, far)
+				}
+				end()
+			}(isFirst)
+		}
+	}()
+	return listener.Addr().String()
+}
+
 func TestServicesThatShareARedisAcceptAPassOnce(t *testing.T) {
 	address := strings.TrimPrefix(os.Getenv("PASSES_REDIS"), "redis://")
 	if address == "" {
 		t.Skip("PASSES_REDIS names no Redis")
 	}
-	spend := func(_ context.Context, key string, until time.Time) (bool, error) {
-		reply, err := redis(address, "SET", "go:"+key, "1", "NX", "EXAT", strconv.FormatInt(until.Unix(), 10))
-		return reply == "+OK", err
-	}
+	spend := record(address, "go:")
 	v, _, first := ready(t, spend)
 	_, _, second := ready(t, spend)
 	if entered := enterAtOnce(v.Cases[0].Pass, first, second); entered != 1 {
@@ -314,7 +398,7 @@ func TestServicesThatShareARedisAcceptAPassOnce(t *testing.T) {
 	}
 }
 
-// redis sends one command on a connection of its own, and returns the first line of the reply.
+// redis sends one command on a connection of its own, and returns the text that is the reply. Nil is the empty text.
 func redis(address string, words ...string) (string, error) {
 	connection, err := net.Dial("tcp", address)
 	if err != nil {
@@ -328,8 +412,16 @@ func redis(address string, words ...string) (string, error) {
 	if _, err := connection.Write([]byte(text)); err != nil {
 		return "", err
 	}
-	line, err := bufio.NewReader(connection).ReadString('\n')
-	return strings.TrimSpace(line), err
+	reader := bufio.NewReader(connection)
+	line, err := reader.ReadString('\n')
+	if err != nil || line == "$-1\r\n" {
+		return "", err
+	}
+	if !strings.HasPrefix(line, "$") {
+		return "", errors.New(line)
+	}
+	text, err = reader.ReadString('\n')
+	return strings.TrimSpace(text), err
 }
 
 func TestOptionsThatCannotBeRightAreRefused(t *testing.T) {

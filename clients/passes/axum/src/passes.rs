@@ -2,10 +2,10 @@
 //!
 //! Invariant: a name is first once, until its pass cannot be accepted any more. If the record does not answer, nobody enters.
 
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use reqwest::Url;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::{
     clock::Clock,
@@ -17,6 +17,9 @@ use crate::{
 
 /// How much longer than a pass is accepted its name is kept, in seconds: the clock of the record may be ahead of this machine's.
 const KEPT_S: u64 = 60;
+
+/// The time limit of the record: that of the keys.
+const SPEND_LIMIT: Duration = Duration::from_secs(5);
 
 /// Why a verifier cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +40,8 @@ pub struct Passes<S = Memory> {
     zone: String,
     audience: String,
     record: S,
+    /// The time limit of the record. Tests change it.
+    pub(crate) spend_limit: Duration,
     clock: Clock,
     pub(crate) keys: Keys,
 }
@@ -64,7 +69,8 @@ impl Passes {
         }
         let keys = Keys::new(address, clock.clone())?;
         let record = Memory::new(clock.clone(), MOST);
-        Ok(Self { zone: zone.to_owned(), audience: "weir".to_owned(), record, clock, keys })
+        let (zone, audience) = (zone.to_owned(), "weir".to_owned());
+        Ok(Self { zone, audience, record, spend_limit: SPEND_LIMIT, clock, keys })
     }
 }
 
@@ -83,14 +89,14 @@ impl<S: Spend> Passes<S> {
     /// The same with a record of spent passes that several processes share.
     #[must_use]
     pub fn with_record<T: Spend>(self, record: T) -> Passes<T> {
-        let Self { zone, audience, clock, keys, .. } = self;
-        Passes { zone, audience, record, clock, keys }
+        let Self { zone, audience, spend_limit, clock, keys, .. } = self;
+        Passes { zone, audience, record, spend_limit, clock, keys }
     }
 
     /// Accepts a pass, for example the field `pass` of a form.
     ///
     /// # Errors
-    /// If it is not accepted. The pass is not spent then.
+    /// If it is not accepted. The pass is not spent then, except with `record_away`: it may be spent.
     pub async fn accept(&self, text: &str) -> Result<Pass, Refusal> {
         let unverified = Unverified::read(text)?;
         let key = self.keys.find(&unverified.kid).await?;
@@ -98,7 +104,9 @@ impl<S: Spend> Passes<S> {
         let expires = pass.expires.duration_since(UNIX_EPOCH).unwrap_or_default();
         let until_s =
             expires.as_secs() + u64::from(expires.subsec_nanos() > 0) + u64::from(LEEWAY_S) + KEPT_S;
-        let first = self.record.spend(format!("weir:spent:{}", pass.jti), until_s).await;
+        let spent = self.record.spend(format!("weir:spent:{}", pass.jti), until_s);
+        let first = timeout(self.spend_limit, spent).await;
+        let first = first.unwrap_or_else(|late| Err(late.into()));
         if !first.map_err(|fault| Refusal::because(Code::RecordAway, fault))? {
             return Err(Code::Spent.into());
         }

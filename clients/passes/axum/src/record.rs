@@ -18,7 +18,7 @@ pub trait Spend: Send + Sync + 'static {
     /// the record, and the key must be kept until `until_s`, in seconds since 1970.
     ///
     /// # Errors
-    /// If the record does not answer. Then nobody enters.
+    /// If the record does not answer. Then nobody enters. The same happens after 5 s.
     fn spend(
         &self,
         key: String,

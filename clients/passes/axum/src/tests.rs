@@ -328,6 +328,14 @@ async fn nobody_enters_without_the_shared_record() {
     assert_eq!(asked, Some(("weir:spent:TEST_ZONE/0000002a/1".to_owned(), 1_900_000_365)));
 }
 
+#[tokio::test]
+async fn a_record_that_does_not_answer_is_away() {
+    let (vectors, _at, passes) = ready().await;
+    let mut passes = passes.with_record(|_: String, _: u64| std::future::pending());
+    passes.spend_limit = Duration::from_millis(50);
+    assert_eq!(said(&passes.accept(&vectors.cases[0].pass).await), "record_away");
+}
+
 /// `clients/passes/run` starts a Redis and names it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn services_that_share_a_redis_accept_a_pass_once() {
@@ -343,10 +351,11 @@ async fn services_that_share_a_redis_accept_a_pass_once() {
         services.push(Arc::new(passes.with_record(move |key: String, until_s: u64| {
             let mut connection = connection.clone();
             async move {
+                let mine = format!("{:?}", tokio::task::id());
                 let mut set = redis::cmd("SET");
-                set.arg(format!("rust:{key}")).arg(1).arg("NX").arg("EXAT").arg(until_s);
-                let first: Option<String> = set.query_async(&mut connection).await?;
-                Ok(first.is_some())
+                set.arg(format!("rust:{key}")).arg(&mine).arg("NX").arg("GET").arg("EXAT").arg(until_s);
+                let found: Option<String> = set.query_async(&mut connection).await?;
+                Ok(found.is_none_or(|found| found == mine))
             }
         })));
     }

@@ -43,7 +43,8 @@ interface FastifyReply {
 }
 
 export interface Passes {
-  /** Accepts a pass, for example the field `pass` of a form. Rejects with a `Refusal`; the pass is not spent then. */
+  /** Accepts a pass, for example the field `pass` of a form. Rejects with a `Refusal`. The pass is not spent then, except with
+   * `record_away`: it may be spent. */
   accept(text: string): Promise<Pass>;
   /** Middleware of Express: takes the pass of `Authorization: Bearer …`, and puts it into `request.pass`. */
   express(request: Asked & { pass?: Pass }, reply: ExpressReply, next: (fault?: unknown) => void): Promise<void>;
@@ -53,11 +54,11 @@ export interface Passes {
 
 /** Accepts the passes of one zone. Throws a `TypeError` if `weir` is not an address of http or https, or `zone` is empty. */
 export function passes(options: Options): Passes {
-  return passesOn(options, { nowMs: () => Date.now(), steadyMs: () => performance.now(), fetchMs: 5_000 });
+  return passesOn(options, { nowMs: () => Date.now(), steadyMs: () => performance.now(), fetchMs: 5_000, spendMs: 5_000 });
 }
 
-/** The same on another machine, for tests. */
-export function passesOn(options: Options, machine: Machine & { nowMs(): number }): Passes {
+/** The same on another machine, for tests. `spendMs` is the time limit of the record. */
+export function passesOn(options: Options, machine: Machine & { nowMs(): number; spendMs: number }): Passes {
   const { weir, zone, audience = "weir" } = options;
   if (!zone || !audience) throw new TypeError("passes: zone and audience must not be empty");
   if (!/^https?:\/\/[^/]/.test(weir)) throw new TypeError(`passes: weir must be an address such as https://weir.example, not "${weir}"`);
@@ -67,7 +68,8 @@ export function passesOn(options: Options, machine: Machine & { nowMs(): number 
 
   async function accept(text: string): Promise<Pass> {
     const pass = await verify(text, keys, audience, zone, nowS());
-    const isFirst = await spend(`weir:spent:${pass.jti}`, Math.ceil(pass.exp) + LEEWAY_S + KEPT_S).catch((fault: unknown) => {
+    const answer = spend(`weir:spent:${pass.jti}`, Math.ceil(pass.exp) + LEEWAY_S + KEPT_S);
+    const isFirst = await within(machine.spendMs, answer).catch((fault: unknown) => {
       throw new Refusal("record_away", fault);
     });
     if (!isFirst) throw new Refusal("spent");
@@ -103,4 +105,13 @@ export function passesOn(options: Options, machine: Machine & { nowMs(): number 
       }
     },
   };
+}
+
+/** What is promised, if it comes in time. */
+async function within<T>(ms: number, promised: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, failed) => {
+    timer = setTimeout(() => failed(new Error(`the record does not answer within ${ms} ms`)), ms);
+  });
+  return Promise.race([promised, late]).finally(() => clearTimeout(timer));
 }

@@ -4,7 +4,7 @@
 
 /**
  * Records that the pass of this key was accepted, and returns whether it is the first time. It must be atomic among all that share the
- * record, and the key must be kept until `untilS`, in seconds since 1970. If it rejects, nobody enters.
+ * record, and the key must be kept until `untilS`, in seconds since 1970. If it rejects, or does not answer within 5 s, nobody enters.
  */
 export type Spend = (key: string, untilS: number) => Promise<boolean>;
 

@@ -1,9 +1,11 @@
 // The verifier of Node, with the vectors that all verifiers share, and in Express and Fastify.
 
 import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import http from "node:http";
 import { createRequire } from "node:module";
+import net from "node:net";
 import { test } from "node:test";
 
 const dist = process.env.PASSES_DIST;
@@ -50,7 +52,7 @@ async function publisher(t) {
 
 /// A verifier whose clocks a test sets, in seconds. `clock.fetchMs` is the limit of a fetch: short only where nothing comes.
 function verifier(address, clock, more = {}) {
-  const machine = { nowMs: () => clock.now * 1_000, steadyMs: () => clock.now * 1_000, get fetchMs() { return clock.fetchMs ?? 20_000; } };
+  const machine = { nowMs: () => clock.now * 1_000, steadyMs: () => clock.now * 1_000, spendMs: clock.spendMs ?? 20_000, get fetchMs() { return clock.fetchMs ?? 20_000; } };
   return passesOn({ weir: address, zone: vectors.zone, audience: vectors.audience, ...more }, machine);
 }
 
@@ -132,15 +134,65 @@ test("the shared record is asked for the pass's name until after its end, and no
   assert.deepEqual([fault.code, fault.status, fault.cause.message], ["record_away", 503, "no Redis"]);
 });
 
-test("services that share a Redis accept a pass once", { skip: !process.env.PASSES_REDIS && "PASSES_REDIS names no Redis" }, async (t) => {
-  const client = packages("redis").createClient({ url: process.env.PASSES_REDIS });
+test("a record that does not answer is away", async (t) => {
+  const at = await publisher(t);
+  at.what = { set: "all" };
+  const passes = verifier(at.address, { now: good.now, spendMs: 50 }, { spent: () => new Promise(() => {}) });
+  const fault = await passes.accept(good.pass).catch((fault) => fault);
+  assert.deepEqual([fault.code, fault.cause.message], ["record_away", "the record does not answer within 50 ms"]);
+});
+
+const needs_redis = { skip: !process.env.PASSES_REDIS && "PASSES_REDIS names no Redis" };
+
+/// The record of docs/app/clients.md in the Redis at this address, with a prefix: the tests of other languages use this Redis, too.
+async function redis_record(t, url, prefix) {
+  const client = packages("redis").createClient({ url, commandOptions: { timeout: 2_000 } });
+  client.on("error", () => {});
   await client.connect();
-  t.after(() => client.close());
-  const spent = async (key, until) => (await client.set(key, "1", { condition: "NX", expiration: { type: "EXAT", value: until } })) === "OK";
+  t.after(() => client.destroy());
+  const spent = async (key, until) => {
+    const mine = randomUUID();
+    const take = () => client.set(prefix + key, mine, { condition: "NX", GET: true, expiration: { type: "EXAT", value: until } });
+    const found = await take().catch(take);
+    return found === null || found === mine;
+  };
+  return [spent, client];
+}
+
+test("services that share a Redis accept a pass once", needs_redis, async (t) => {
+  const [spent, client] = await redis_record(t, process.env.PASSES_REDIS, "node:");
   const two = [(await ready(t, { spent }))[0], (await ready(t, { spent }))[0]];
   const all = await Promise.all(Array.from({ length: 20 }, (_, i) => said(two[i % 2], good.pass)));
   assert.equal(all.filter(([code]) => code === "ok").length, 1);
-  assert.ok((await client.expireTime(`weir:spent:${good.claims.jti}`)) === good.claims.exp + 65);
+  assert.equal(all.filter(([code]) => code === "spent").length, 19);
+  assert.ok((await client.expireTime(`node:weir:spent:${good.claims.jti}`)) === good.claims.exp + 65);
+});
+
+test("a pass is not taken for a spent one where a reply of Redis is lost", needs_redis, async (t) => {
+  const to = new URL(process.env.PASSES_REDIS);
+  let lost = 0;
+  const proxy = net.createServer((near) => {
+    const far = net.connect(to.port, to.hostname);
+    let is_lost = false;
+    near.on("data", (bytes) => {
+      // The first SET reaches Redis. Its reply does not come back, and the connection ends.
+      is_lost ||= lost === 0 && bytes.includes("weir:spent:");
+      far.write(bytes);
+    });
+    far.on("data", (bytes) => {
+      if (!is_lost) return near.write(bytes);
+      lost += 1;
+      near.destroy();
+    });
+    for (const one of [near, far]) one.on("error", () => {}).on("close", () => (near.destroy(), far.destroy()));
+  });
+  await new Promise((done) => proxy.listen(0, "127.0.0.1", done));
+  t.after(() => proxy.close());
+  const [spent] = await redis_record(t, `redis://127.0.0.1:${proxy.address().port}`, "node-lost:");
+  const [passes] = await ready(t, { spent });
+  assert.equal((await said(passes, good.pass))[0], "ok");
+  assert.equal((await said(passes, good.pass))[0], "spent");
+  assert.equal(lost, 1);
 });
 
 test("a form without the field has no pass", async (t) => {

@@ -4,6 +4,8 @@ import asyncio
 import io
 import json
 import os
+import secrets
+import socket
 import threading
 import time
 import unittest
@@ -204,6 +206,62 @@ def at_once(*all_passes: Passes) -> list[str | Pass]:
         return list(pool.map(lambda i: said(all_passes[i % len(all_passes)], GOOD["pass"]), range(100)))
 
 
+def patient_redis(url: str) -> "redis.Redis":  # noqa: F821
+    """As docs/app/clients.md says it."""
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    return redis.Redis.from_url(url, socket_timeout=1, socket_connect_timeout=1, retry=Retry(NoBackoff(), 1))
+
+
+def record(client: object, prefix: str) -> object:
+    """As docs/app/clients.md says it, with a prefix: the tests of other languages use this Redis, too."""
+
+    def spend(key: str, until: int) -> bool:
+        mine = secrets.token_hex(16)
+        return client.set(prefix + key, mine, nx=True, get=True, exat=until) in (None, mine, mine.encode())
+
+    return spend
+
+
+class LosingProxy:
+    """A proxy before a Redis. The first command about a spent pass reaches Redis, but the connection ends before its reply."""
+
+    def __init__(self, url: str) -> None:
+        host, port = url.removeprefix("redis://").split(":")
+        self._far = host, int(port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"redis://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.has_lost = False
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._carry, args=[near], daemon=True).start()
+
+    def _carry(self, near: socket.socket) -> None:
+        """One command and one reply in turn, as this client sends them."""
+        with near, socket.create_connection(self._far) as far:
+            while command := near.recv(16_384):
+                far.sendall(command)
+                reply = far.recv(16_384)
+                if b"weir:spent:" in command and not self.has_lost:
+                    self.has_lost = True
+                    return
+                near.sendall(reply)
+
+    def __enter__(self) -> "LosingProxy":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+
 class TestRecord(Case):
     def test_of_a_hundred_who_show_one_pass_at_once_one_enters(self) -> None:
         told = at_once(self.passes())
@@ -255,10 +313,26 @@ class TestRecord(Case):
         import redis
 
         with redis.Redis.from_url(os.environ["PASSES_REDIS"]) as client:
-            spend = lambda key, until: client.set(f"py:{key}", 1, nx=True, exat=until)  # noqa: E731
+            spend = record(client, "py:")
             told = at_once(self.passes(spend=spend), self.passes(spend=spend))
             self.assertEqual((sum(isinstance(one, Pass) for one in told), told.count("spent")), (1, 99))
             self.assertEqual(client.expiretime(f"py:weir:spent:{GOOD['claims']['jti']}"), GOOD["claims"]["exp"] + 65)
+
+    @unittest.skipUnless("PASSES_REDIS" in os.environ, "PASSES_REDIS names no Redis")
+    def test_a_pass_is_not_taken_for_a_spent_one_where_a_reply_of_redis_is_lost(self) -> None:
+        with LosingProxy(os.environ["PASSES_REDIS"]) as proxy, patient_redis(proxy.address) as client:
+            passes = self.passes(spend=record(client, "py-lost:"))
+            self.assertIsInstance(said(passes, GOOD["pass"]), Pass)
+            self.assertEqual(said(passes, GOOD["pass"]), "spent")
+            self.assertTrue(proxy.has_lost)
+
+    @unittest.skipUnless("PASSES_REDIS" in os.environ, "PASSES_REDIS names no Redis")
+    def test_a_redis_that_hangs_is_away_soon(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            with patient_redis(f"redis://127.0.0.1:{silent.getsockname()[1]}") as client:
+                begun = time.monotonic()
+                self.assertEqual(said(self.passes(spend=record(client, "")), GOOD["pass"]), "record_away")
+                self.assertLess(time.monotonic() - begun, 15)
 
     def test_in_asyncio_a_record_that_does_not_answer_is_away(self) -> None:
         ended = threading.Event()

@@ -83,9 +83,9 @@ public final class Passes {
     }
 
     /**
-     * Accepts a pass, for example the field {@code pass} of a form. It blocks while keys are fetched, and while the record answers.
+     * Accepts a pass, for example the field {@code pass} of a form. It blocks while keys are fetched, and until the record answers.
      *
-     * @throws Refusal if it is not accepted; the pass is not spent then
+     * @throws Refusal if it is not accepted; the pass is not spent then, except with {@code record_away}: it may be spent
      */
     public Pass accept(String text) {
         Pass pass = verify(text);

@@ -8,12 +8,15 @@ import static weir.pass.Vectors.number;
 import static weir.pass.Vectors.text;
 
 import java.net.URI;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.InstantSource;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.UUID;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -25,8 +28,13 @@ import org.junit.jupiter.api.DynamicTest;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.TestFactory;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
+import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
+import org.springframework.data.redis.connection.RedisStringCommands.SetOption;
+import org.springframework.data.redis.connection.lettuce.LettuceClientConfiguration;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
+import org.springframework.data.redis.core.RedisCallback;
 import org.springframework.data.redis.core.StringRedisTemplate;
+import org.springframework.data.redis.core.types.Expiration;
 
 /** The verifier, with the vectors that all verifiers share. */
 class PassesTest {
@@ -156,19 +164,51 @@ class PassesTest {
         assertEquals(1, at.fetches.get(), "the keys are fetched once");
     }
 
+    /** As docs/app/clients.md says it. */
+    private static LettuceConnectionFactory connections(String host, int port) {
+        return new LettuceConnectionFactory(new RedisStandaloneConfiguration(host, port),
+                LettuceClientConfiguration.builder().commandTimeout(Duration.ofSeconds(2)).build());
+    }
+
+    /** As docs/app/clients.md says it, with a prefix: the tests of other languages use this Redis, too. */
+    private static Spend record(StringRedisTemplate template, String prefix) {
+        return (key, until) -> {
+            byte[] mine = UUID.randomUUID().toString().getBytes(StandardCharsets.US_ASCII);
+            byte[] name = (prefix + key).getBytes(StandardCharsets.US_ASCII);
+            Expiration end = Expiration.unixTimestamp(until.getEpochSecond(), TimeUnit.SECONDS);
+            byte[] found = template.execute((RedisCallback<byte[]>) redis -> redis.stringCommands().setGet(name, mine, end, SetOption.ifAbsent()));
+            return found == null || Arrays.equals(found, mine);
+        };
+    }
+
+    @Test
+    @EnabledIfEnvironmentVariable(named = "PASSES_REDIS", matches = ".+", disabledReason = "PASSES_REDIS names no Redis")
+    void aPassIsNotTakenForASpentOneWhereAReplyOfRedisIsLost() throws Exception {
+        URI redis = URI.create(System.getenv("PASSES_REDIS"));
+        try (LosingProxy proxy = new LosingProxy(redis.getHost(), redis.getPort())) {
+            LettuceConnectionFactory connections = connections("127.0.0.1", proxy.port());
+            connections.afterPropertiesSet();
+            connections.start();
+            try {
+                Passes passes = passes(publish("all"), record(new StringRedisTemplate(connections), "java-lost:"));
+                assertEquals(List.of("ok", "spent"), List.of(said(passes, GOOD), said(passes, GOOD)));
+            } finally {
+                connections.destroy();
+            }
+            assertTrue(proxy.hasLost());
+        }
+    }
+
     @Test
     @EnabledIfEnvironmentVariable(named = "PASSES_REDIS", matches = ".+", disabledReason = "PASSES_REDIS names no Redis")
     void servicesThatShareARedisAcceptAPassOnce() throws Exception {
         URI redis = URI.create(System.getenv("PASSES_REDIS"));
-        LettuceConnectionFactory connections = new LettuceConnectionFactory(redis.getHost(), redis.getPort());
+        LettuceConnectionFactory connections = connections(redis.getHost(), redis.getPort());
         connections.afterPropertiesSet();
         connections.start();
         try {
             StringRedisTemplate template = new StringRedisTemplate(connections);
-            // As docs/app/clients.md says it, with a prefix of its own: the tests of other languages use this Redis, too. By this machine's
-            // clock the pass ends in some years.
-            Spend spend = (key, until) -> Boolean.TRUE.equals(
-                    template.opsForValue().setIfAbsent("java:" + key, "1", Duration.between(Instant.now(), until)));
+            Spend spend = record(template, "java:");
             assertEquals(1, enterAtOnce(passes(publish("all"), spend), passes(publish("all"), spend)));
             assertEquals(1_900_000_365.0, Instant.now().getEpochSecond() + template.getExpire("java:weir:spent:TEST_ZONE/0000002a/1"), 2);
         } finally {
