@@ -16,6 +16,8 @@ type memory struct {
 	most  int
 	mutex sync.Mutex
 	spent map[string]time.Time
+	// look is when to look for what has expired: not before something has, and once in a second at most. A look goes through all.
+	look time.Time
 }
 
 func newMemory(now func() time.Time, most int) *memory {
@@ -25,11 +27,18 @@ func newMemory(now func() time.Time, most int) *memory {
 func (m *memory) spend(_ context.Context, key string, until time.Time) (bool, error) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if len(m.spent) >= m.most {
+	if now := m.now(); len(m.spent) >= m.most && m.look.Before(now) {
+		soonest := time.Time{}
 		for known, end := range m.spent {
-			if end.Before(m.now()) {
+			if end.Before(now) {
 				delete(m.spent, known)
+			} else if soonest.IsZero() || end.Before(soonest) {
+				soonest = end
 			}
+		}
+		m.look = now.Add(time.Second)
+		if soonest.After(m.look) {
+			m.look = soonest
 		}
 	}
 	if _, isKnown := m.spent[key]; isKnown {
@@ -37,6 +46,9 @@ func (m *memory) spend(_ context.Context, key string, until time.Time) (bool, er
 	}
 	if len(m.spent) >= m.most {
 		return false, fmt.Errorf("%d passes are remembered already", m.most)
+	}
+	if len(m.spent) == 0 || until.Before(m.look) {
+		m.look = until
 	}
 	m.spent[key] = until
 	return true, nil

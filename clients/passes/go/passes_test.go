@@ -286,6 +286,23 @@ func TestTheMemoryHasALimitAndForgetsWhatHasExpired(t *testing.T) {
 	}
 }
 
+func TestAFullMemoryLooksForWhatHasExpiredOnceInASecondAtMost(t *testing.T) {
+	var now time.Time
+	m := newMemory(func() time.Time { return now }, 2)
+	said := []bool{}
+	for _, step := range []struct {
+		at, until int64
+		key       string
+	}{{0, 10, "a"}, {0, 11, "b"}, {11, 30, "c"}, {12, 30, "d"}, {13, 30, "d"}} {
+		now = time.Unix(step.at, 0)
+		first, err := m.spend(context.Background(), step.key, time.Unix(step.until, 0))
+		said = append(said, first && err == nil)
+	}
+	if fmt.Sprint(said) != "[true true true false true]" {
+		t.Error(said)
+	}
+}
+
 func TestNobodyEntersWithoutTheSharedRecord(t *testing.T) {
 	away := errors.New("no Redis")
 	v, _, made := ready(t, func(_ context.Context, key string, until time.Time) (bool, error) {

@@ -137,14 +137,20 @@ fn unix_s() -> u64 {
 }
 
 /// Keys that are remembered until a time, in seconds since 1970.
-struct Until<K>(Mutex<HashMap<K, u64>>);
+struct Until<K>(Mutex<Known<K>>);
+
+struct Known<K> {
+    ends: HashMap<K, u64>,
+    /// When to look for what has ended, once in a second at most. A look goes through all.
+    look: u64,
+}
 
 /// There is no room for another key.
 struct Full;
 
 impl<K> Default for Until<K> {
     fn default() -> Self {
-        Self(Mutex::default())
+        Self(Mutex::new(Known { ends: HashMap::new(), look: 0 }))
     }
 }
 
@@ -152,16 +158,17 @@ impl<K: Eq + Hash> Until<K> {
     /// Remembers `key` until `until`. Returns whether it is new.
     fn take(&self, key: K, until: u64, now: u64) -> Result<bool, Full> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MOST {
-            known.retain(|_, until| *until > now);
+        if known.ends.len() >= MOST && known.look <= now {
+            known.ends.retain(|_, until| *until > now);
+            known.look = now + 1;
         }
-        if known.get(&key).is_some_and(|until| *until > now) {
+        if known.ends.get(&key).is_some_and(|until| *until > now) {
             return Ok(false);
         }
-        if known.len() >= MOST {
+        if known.ends.len() >= MOST {
             return Err(Full);
         }
-        known.insert(key, until);
+        known.ends.insert(key, until);
         Ok(true)
     }
 
@@ -170,7 +177,7 @@ impl<K: Eq + Hash> Until<K> {
         K: std::borrow::Borrow<Q>,
     {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(key).is_some_and(|until| *until > now)
+        known.ends.get(key).is_some_and(|until| *until > now)
     }
 }
 

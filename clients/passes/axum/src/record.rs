@@ -44,8 +44,15 @@ where
 pub struct Memory {
     clock: Clock,
     most: usize,
+    spent: Mutex<Spent>,
+}
+
+#[derive(Default)]
+struct Spent {
     /// Until when each key is kept, in seconds since 1970.
-    spent: Mutex<HashMap<String, u64>>,
+    ends_s: HashMap<String, u64>,
+    /// When to look for what has expired: not before something has, and once in a second at most. A look goes through all.
+    look_s: u64,
 }
 
 impl Memory {
@@ -61,16 +68,19 @@ impl Spend for Memory {
         until_s: u64,
     ) -> impl Future<Output = Result<bool, Box<dyn Error + Send + Sync>>> + Send {
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        if spent.len() >= self.most {
-            let now_s = std::time::Duration::from_secs_f64(self.clock.now_s()).as_secs();
-            spent.retain(|_, end_s| *end_s >= now_s);
+        let Spent { ends_s, look_s } = &mut *spent;
+        let now_s = std::time::Duration::from_secs_f64(self.clock.now_s()).as_secs();
+        if ends_s.len() >= self.most && *look_s < now_s {
+            ends_s.retain(|_, end_s| *end_s >= now_s);
+            *look_s = ends_s.values().copied().min().unwrap_or(u64::MAX).max(now_s + 1);
         }
-        ready(if spent.contains_key(&key) {
+        ready(if ends_s.contains_key(&key) {
             Ok(false)
-        } else if spent.len() >= self.most {
+        } else if ends_s.len() >= self.most {
             Err(format!("{} passes are remembered already", self.most).into())
         } else {
-            spent.insert(key, until_s);
+            *look_s = if ends_s.is_empty() { until_s } else { until_s.min(*look_s) };
+            ends_s.insert(key, until_s);
             Ok(true)
         })
     }

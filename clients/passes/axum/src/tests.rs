@@ -313,6 +313,20 @@ async fn the_memory_has_a_limit_and_forgets_what_has_expired() {
 }
 
 #[tokio::test]
+async fn a_full_memory_looks_for_what_has_expired_once_in_a_second_at_most() {
+    let now = Arc::new(AtomicI64::new(0));
+    let memory = Memory::new(Clock::Set(Arc::clone(&now)), 2);
+    let spend = |key: &str, until_s| memory.spend(key.to_owned(), until_s);
+    assert!(spend("a", 10).await.expect("room") && spend("b", 11).await.expect("room"));
+    now.store(11, Ordering::SeqCst);
+    assert!(spend("c", 30).await.expect("room"));
+    now.store(12, Ordering::SeqCst);
+    assert!(spend("d", 30).await.is_err());
+    now.store(13, Ordering::SeqCst);
+    assert!(spend("d", 30).await.expect("room"));
+}
+
+#[tokio::test]
 async fn nobody_enters_without_the_shared_record() {
     let (vectors, _at, passes) = ready().await;
     let asked = Arc::new(Mutex::new(None));
@@ -351,10 +365,11 @@ async fn services_that_share_a_redis_accept_a_pass_once() {
         services.push(Arc::new(passes.with_record(move |key: String, until_s: u64| {
             let mut connection = connection.clone();
             async move {
-                let mine = format!("{:?}", tokio::task::id());
+                let mut mine = [0; 16];
+                aws_lc_rs::rand::fill(&mut mine).expect("the system has random numbers");
                 let mut set = redis::cmd("SET");
                 set.arg(format!("rust:{key}")).arg(&mine).arg("NX").arg("GET").arg("EXAT").arg(until_s);
-                let found: Option<String> = set.query_async(&mut connection).await?;
+                let found: Option<Vec<u8>> = set.query_async(&mut connection).await?;
                 Ok(found.is_none_or(|found| found == mine))
             }
         })));

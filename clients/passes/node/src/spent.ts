@@ -14,11 +14,22 @@ const MOST = 1_000_000;
 /** A record in this process. It knows nothing of other processes, and forgets all when the process ends. */
 export function memory(nowS: () => number, most = MOST): Spend {
   const spent = new Map<string, number>();
+  // When to look for what has expired: not before something has, and once in a second at most. A look goes through all.
+  let lookS = Infinity;
   return async (key, untilS) => {
-    if (spent.size >= most) for (const [known, until] of spent) if (until < nowS()) spent.delete(known);
+    const now = nowS();
+    if (spent.size >= most && lookS < now) {
+      lookS = Infinity;
+      for (const [known, until] of spent) {
+        if (until < now) spent.delete(known);
+        else lookS = Math.min(lookS, until);
+      }
+      lookS = Math.max(lookS, now + 1);
+    }
     if (spent.has(key)) return false;
     if (spent.size >= most) throw new Error(`${most} passes are remembered already`);
     spent.set(key, untilS);
+    lookS = Math.min(lookS, untilS);
     return true;
   };
 }

@@ -124,6 +124,18 @@ test("the memory has a limit, and forgets what has expired", async () => {
   assert.equal(await spend("b", 20), false);
 });
 
+test("a full memory looks for what has expired once in a second at most", async () => {
+  let now = 0;
+  const spend = memory(() => now, 2);
+  assert.deepEqual([await spend("a", 10), await spend("b", 11)], [true, true]);
+  now = 11;
+  assert.equal(await spend("c", 30), true);
+  now = 12;
+  await assert.rejects(spend("d", 30));
+  now = 13;
+  assert.equal(await spend("d", 30), true);
+});
+
 test("the shared record is asked for the pass's name until after its end, and nobody enters without it", async (t) => {
   const asked = [];
   const [passes] = await ready(t, { spent: async (...words) => asked.push(words) > 0 });

@@ -287,6 +287,17 @@ class TestRecord(Case):
         clock.now = 11
         self.assertEqual([spend("c", 30), spend("b", 20)], [True, False])
 
+    def test_a_full_memory_looks_for_what_has_expired_once_in_a_second_at_most(self) -> None:
+        clock = Clock(0)
+        spend = Memory(lambda: clock.now, 2)
+        self.assertEqual([spend("a", 10), spend("b", 11)], [True, True])
+        clock.now = 11
+        self.assertTrue(spend("c", 30))
+        clock.now = 12
+        self.assertRaises(MemoryError, spend, "d", 30)
+        clock.now = 13
+        self.assertTrue(spend("d", 30))
+
     def test_nobody_enters_without_the_shared_record(self) -> None:
         asked = []
 

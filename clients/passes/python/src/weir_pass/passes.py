@@ -35,18 +35,21 @@ class Memory:
     def __init__(self, now_s: Callable[[], float], most: int = MOST) -> None:
         self._now_s, self._most = now_s, most
         self._spent: dict[str, int] = {}
+        # When to look for what has expired: not before something has, and once in a second at most. A look goes through all.
+        self._look_s = math.inf
         self._lock = threading.Lock()
 
     def __call__(self, key: str, until_s: int) -> bool:
         with self._lock:
-            if len(self._spent) >= self._most:
-                now_s = self._now_s()
+            if len(self._spent) >= self._most and self._look_s < (now_s := self._now_s()):
                 self._spent = {known: end for known, end in self._spent.items() if end >= now_s}
+                self._look_s = max(now_s + 1, min(self._spent.values(), default=math.inf))
             if key in self._spent:
                 return False
             if len(self._spent) >= self._most:
                 raise MemoryError(f"{self._most} passes are remembered already")
             self._spent[key] = until_s
+            self._look_s = min(self._look_s, until_s)
             return True
 
 

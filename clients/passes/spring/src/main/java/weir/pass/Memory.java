@@ -2,6 +2,7 @@ package weir.pass;
 
 import java.time.Instant;
 import java.time.InstantSource;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.Map;
 
@@ -13,6 +14,8 @@ final class Memory implements Spend {
     private final InstantSource clock;
     private final int most;
     private final Map<String, Instant> spent = new HashMap<>();
+    /** When to look for what has expired: not before something has, and once in a second at most. A look goes through all. */
+    private Instant look = Instant.MAX;
 
     Memory(InstantSource clock, int most) {
         this.clock = clock;
@@ -23,7 +26,10 @@ final class Memory implements Spend {
     public synchronized boolean spend(String key, Instant until) {
         if (spent.size() >= most) {
             Instant now = clock.instant();
-            spent.values().removeIf(end -> end.isBefore(now));
+            if (look.isBefore(now)) {
+                spent.values().removeIf(end -> end.isBefore(now));
+                look = later(now.plusSeconds(1), spent.isEmpty() ? Instant.MAX : Collections.min(spent.values()));
+            }
         }
         if (spent.containsKey(key)) {
             return false;
@@ -32,6 +38,11 @@ final class Memory implements Spend {
             throw new IllegalStateException(most + " passes are remembered already");
         }
         spent.put(key, until);
+        look = until.isBefore(look) ? until : look;
         return true;
+    }
+
+    private static Instant later(Instant one, Instant other) {
+        return one.isBefore(other) ? other : one;
     }
 }

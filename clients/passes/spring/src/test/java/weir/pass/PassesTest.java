@@ -262,6 +262,20 @@ class PassesTest {
     }
 
     @Test
+    void aFullMemoryLooksForWhatHasExpiredOnceInASecondAtMost() {
+        AtomicLong seconds = new AtomicLong();
+        Memory memory = new Memory(() -> Instant.ofEpochSecond(seconds.get()), 2);
+        assertEquals(true, memory.spend("a", Instant.ofEpochSecond(10)));
+        assertEquals(true, memory.spend("b", Instant.ofEpochSecond(11)));
+        seconds.set(11);
+        assertEquals(true, memory.spend("c", Instant.ofEpochSecond(30)));
+        seconds.set(12);
+        assertThrows(IllegalStateException.class, () -> memory.spend("d", Instant.ofEpochSecond(30)));
+        seconds.set(13);
+        assertEquals(true, memory.spend("d", Instant.ofEpochSecond(30)));
+    }
+
+    @Test
     void optionsThatCannotBeRightAreRefused() {
         for (String weir : List.of("weir.example", "ftp://w", "http://", "http://a b", "")) {
             assertThrows(IllegalArgumentException.class, () -> new Passes(weir, "Z"), weir);
