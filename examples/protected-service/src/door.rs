@@ -197,7 +197,8 @@ mod tests {
         // The second may end before the first call. Then the pass has expired, and another one is shown.
         for jti in 0.. {
             let exp = unix_s() - LEEWAY_S;
-            let claims = json!({ "aud": "weir", "zone": "Z", "jti": jti.to_string(), "nbf": exp - 300, "exp": exp });
+            let claims =
+                json!({ "aud": "weir", "zone": "Z", "jti": jti.to_string(), "nbf": exp - 300, "exp": exp });
             let pass = encode(&head, &claims, &key).expect("a pass");
             match door.enter(&pass).await {
                 Err(Refusal::Expired) => {}

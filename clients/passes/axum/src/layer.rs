@@ -101,5 +101,6 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     let pass = pass.trim_start_matches(' ');
     // Of two, a proxy before this service may have read the other one.
     let is_one = fields.next().is_none();
-    (is_one && scheme.eq_ignore_ascii_case("bearer") && !pass.is_empty() && !pass.contains(' ')).then_some(pass)
+    (is_one && scheme.eq_ignore_ascii_case("bearer") && !pass.is_empty() && !pass.contains(' '))
+        .then_some(pass)
 }

@@ -52,7 +52,8 @@ async function publisher(t) {
 
 /// A verifier whose clocks a test sets, in seconds. `clock.fetchMs` is the limit of a fetch: short only where nothing comes.
 function verifier(address, clock, more = {}) {
-  const machine = { nowMs: () => clock.now * 1_000, steadyMs: () => clock.now * 1_000, spendMs: clock.spendMs ?? 20_000, get fetchMs() { return clock.fetchMs ?? 20_000; } };
+  const nowMs = () => clock.now * 1_000;
+  const machine = { nowMs, steadyMs: nowMs, spendMs: clock.spendMs ?? 20_000, get fetchMs() { return clock.fetchMs ?? 20_000; } };
   return passesOn({ weir: address, zone: vectors.zone, audience: vectors.audience, ...more }, machine);
 }
 

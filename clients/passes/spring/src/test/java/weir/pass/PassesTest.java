@@ -176,7 +176,8 @@ class PassesTest {
             byte[] mine = UUID.randomUUID().toString().getBytes(StandardCharsets.US_ASCII);
             byte[] name = (prefix + key).getBytes(StandardCharsets.US_ASCII);
             Expiration end = Expiration.unixTimestamp(until.getEpochSecond(), TimeUnit.SECONDS);
-            byte[] found = template.execute((RedisCallback<byte[]>) redis -> redis.stringCommands().setGet(name, mine, end, SetOption.ifAbsent()));
+            byte[] found = template.execute((RedisCallback<byte[]>) redis ->
+                    redis.stringCommands().setGet(name, mine, end, SetOption.ifAbsent()));
             return found == null || Arrays.equals(found, mine);
         };
     }
