@@ -23,7 +23,7 @@ use crate::{
     html, identity, profile, promise_checks,
     report::{Plan, Report},
     rules,
-    run::{self, Interrupted, Setup},
+    run::{self, Interrupted, Interrupts, Setup},
     sale,
     same_file::FileId,
     slo::Slo,
@@ -488,9 +488,13 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 fn rehearse(run: Run) -> Result<ExitCode> {
     let mut prepared = Prepared::new(run)?;
     let (report, gathered) = runtime()?.block_on(async {
-        prepared.check_target().await?;
-        prepared.await_sale().await?;
-        prepared.read_rule().await;
+        let preparing = async {
+            prepared.check_target().await?;
+            prepared.await_sale().await?;
+            prepared.read_rule().await;
+            Ok(())
+        };
+        Interrupts::new()?.or_before(preparing).await?;
         let opens_ms = prepared.setup.opening.as_ref().map_or(0, |opening| opening.at_ms);
         if let Some(warning) = too_short(prepared.setup.profile.lasts_ms(), opens_ms) {
             writeln!(std::io::stderr().lock(), "loadgen: {warning}")?;
@@ -528,8 +532,12 @@ fn search(find: Find) -> Result<ExitCode> {
         bail!("--from {}: the profile has {most} users; give more with --users", find.from);
     }
     let (best, said) = runtime()?.block_on(async {
-        prepared.check_target().await?;
-        prepared.read_rule().await;
+        let preparing = async {
+            prepared.check_target().await?;
+            prepared.read_rule().await;
+            Ok(())
+        };
+        Interrupts::new()?.or_before(preparing).await?;
         find::search((find.from, most), prepared.idle_s, async |users| prepared.rehearse(users).await).await
     })?;
     let written =

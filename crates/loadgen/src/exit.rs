@@ -36,7 +36,7 @@ pub const TABLE: [(Exit, &str, &str); 5] = [
     (
         Exit::Interrupted,
         "interrupted",
-        "The run was stopped (Ctrl-C, SIGTERM). Nothing bad was seen until then.",
+        "The run was stopped (Ctrl-C, SIGTERM, SIGHUP). Nothing bad was seen until then.",
     ),
 ];
 

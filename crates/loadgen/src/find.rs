@@ -152,7 +152,7 @@ async fn pause(seconds: u32, interrupts: &mut Interrupts) -> Result<()> {
     Progress::new(0).message(&format!("waiting {seconds} s, so that the room forgets these users"));
     tokio::select! {
         () = tokio::time::sleep(Duration::from_secs(seconds.into())) => Ok(()),
-        () = interrupts.next() => Err(Interrupted("the search was stopped".to_owned()).into()),
+        _ = interrupts.next() => Err(Interrupted("the search was stopped".to_owned()).into()),
     }
 }
 

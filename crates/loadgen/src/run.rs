@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     process::{Child, ChildStdin, Command},
+    signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
     time::{Duration, Instant, sleep_until},
 };
@@ -16,6 +17,7 @@ use crate::{
     clock::unix_ms,
     frame::{Frame, Order, Task, no_latencies, unpack},
     gather::{Gathered, add},
+    pool::REPLY_TIMEOUT,
     profile::Profile,
     progress::Progress,
     report::Opening,
@@ -183,6 +185,7 @@ async fn send(to: &mut ChildStdin, message: &impl serde::Serialize) -> Result<()
 /// # Errors
 /// If the run could not begin. Later failures are in [`Gathered::broken`].
 pub async fn run(setup: &Setup) -> Result<(u64, Gathered)> {
+    let mut interrupts = Interrupts::new()?;
     let workers = setup.workers().map_err(anyhow::Error::msg)?;
     let (sender, mut messages) = mpsc::channel(256);
     let mut running = Vec::new();
@@ -190,7 +193,6 @@ pub async fn run(setup: &Setup) -> Result<(u64, Gathered)> {
         running.push(start(setup, worker, workers, sender.clone()).await?);
     }
     drop(sender);
-    let mut interrupts = Interrupts::new()?;
 
     let ready_by = Instant::now() + READY_WITHIN;
     let mut ready = 0;
@@ -202,8 +204,8 @@ pub async fn run(setup: &Setup) -> Result<(u64, Gathered)> {
                 Some((worker, None)) => bail!("worker {worker} ended before the run began"),
                 _ => bail!("the workers ended before the run began"),
             },
-            () = interrupts.next() => {
-                return Err(Interrupted("the run was stopped before it began".to_owned()).into());
+            _ = interrupts.next() => {
+                return Err(Interrupted(BEFORE.to_owned()).into());
             }
             () = sleep_until(ready_by) => bail!("the users were not created within {} s", READY_WITHIN.as_secs()),
         }
@@ -231,7 +233,7 @@ pub async fn run(setup: &Setup) -> Result<(u64, Gathered)> {
     }
     let lasts = Duration::from_millis(u64::from(setup.profile.lasts_ms()) + begin.saturating_sub(unix_ms()));
     let mut gathered = Gathered::default();
-    gather(
+    let has_report = gather(
         &mut gathered,
         &mut progress,
         &mut running,
@@ -240,6 +242,10 @@ pub async fn run(setup: &Setup) -> Result<(u64, Gathered)> {
         Instant::now() + lasts + GRACE,
     )
     .await;
+    if !has_report {
+        // Dropping the workers kills them.
+        return Err(Interrupted("the run was stopped at once, so it has no report".to_owned()).into());
+    }
     for mut worker in running {
         drop(worker.orders);
         // It has sent its last message, so killing it loses nothing.
@@ -250,6 +256,7 @@ pub async fn run(setup: &Setup) -> Result<(u64, Gathered)> {
     Ok((begin, gathered))
 }
 
+/// Adds up what the workers send until all have ended. False if somebody did not want to wait for that.
 async fn gather(
     gathered: &mut Gathered,
     progress: &mut Progress,
@@ -257,7 +264,7 @@ async fn gather(
     messages: &mut mpsc::Receiver<Message>,
     interrupts: &mut Interrupts,
     end_by: Instant,
-) {
+) -> bool {
     let workers = u16::try_from(running.len()).unwrap_or(u16::MAX);
     // How many workers have reported a second, for the seconds that some worker has not reported yet.
     let mut reported = std::collections::BTreeMap::<u32, u16>::new();
@@ -308,9 +315,21 @@ async fn gather(
                 }
                 None => break,
             },
-            () = interrupts.next() => {
+            interrupt = interrupts.next() => {
+                if gathered.interrupted {
+                    // A terminal that closes may send it twice, and nobody is impatient.
+                    if interrupt == Interrupt::HangUp {
+                        continue;
+                    }
+                    progress.done();
+                    return false;
+                }
                 gathered.interrupted = true;
-                progress.message("stopping the run; the report follows");
+                progress.message(&format!(
+                    "stopping the run; the report follows when the calls in flight have ended, and a call may take {} s; interrupt a \
+                     second time to end at once, without a report",
+                    REPLY_TIMEOUT.as_secs()
+                ));
                 end(running).await;
             }
             () = sleep_until(end_by) => {
@@ -326,6 +345,7 @@ async fn gather(
     if gathered.lasted_ms == 0 {
         gathered.lasted_ms = u32::try_from(gathered.seconds.len()).unwrap_or(0).saturating_mul(1000);
     }
+    true
 }
 
 /// Stops all workers. A worker that cannot receive the order has ended already.
@@ -340,22 +360,72 @@ async fn end(running: &mut [Worker]) {
 #[error("{0}")]
 pub(crate) struct Interrupted(pub(crate) String);
 
-/// Ctrl-C, or SIGTERM from a supervisor.
+/// What is said of a run that was stopped too early for a report.
+const BEFORE: &str = "the run was stopped before it began";
+
+/// Who stops a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interrupt {
+    /// Somebody: Ctrl-C or SIGTERM.
+    Asked,
+    /// The terminal was closed (SIGHUP).
+    HangUp,
+}
+
+/// Ctrl-C, SIGTERM from a supervisor, or SIGHUP from a terminal that is closed.
 pub(crate) struct Interrupts {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
+    interrupt: Signal,
+    terminate: Signal,
+    /// None if the run shall outlive its terminal (`nohup`).
+    hang_up: Option<Signal>,
 }
 
 impl Interrupts {
     pub(crate) fn new() -> Result<Self> {
-        use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: if ignores_hang_up() { None } else { Some(signal(SignalKind::hangup())?) },
+        })
     }
 
-    pub(crate) async fn next(&mut self) {
+    /// Does what comes before a run, unless that is interrupted.
+    pub(crate) async fn or_before<T>(&mut self, preparing: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            prepared = preparing => prepared,
+            _ = self.next() => Err(Interrupted(BEFORE.to_owned()).into()),
         }
+    }
+
+    pub(crate) async fn next(&mut self) -> Interrupt {
+        tokio::select! {
+            _ = self.interrupt.recv() => Interrupt::Asked,
+            _ = self.terminate.recv() => Interrupt::Asked,
+            Some(()) = async { self.hang_up.as_mut()?.recv().await } => Interrupt::HangUp,
+        }
+    }
+}
+
+/// Whether whoever started this process set SIGHUP to be ignored. A handler would undo that.
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    is_hang_up_in(&status)
+}
+
+fn is_hang_up_in(status: &str) -> bool {
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    // Bit 0 is signal 1, SIGHUP.
+    ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_under_nohup_ignores_the_end_of_its_terminal() {
+        assert!(is_hang_up_in("Name:\tx\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000000\n"));
+        assert!(!is_hang_up_in("Name:\tx\nSigIgn:\t0000000000001000\nSigCgt:\t0000000000000001\n"));
+        assert!(!is_hang_up_in(""));
     }
 }

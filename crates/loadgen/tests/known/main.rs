@@ -129,7 +129,7 @@ fn pid(child: &Child) -> Pid {
 /// Whatever the run showed until then: its verdict is open, the code is not 0, and the JSON, the page and the terminal say why.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_run_ends_with_a_report_that_says_so() {
-    for signal in [Signal::INT, Signal::TERM] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let server = Server::start(|_, _| Duration::ZERO).await;
         let dir = tempfile::tempdir().expect("a directory");
         let page = dir.path().join("run.html");
@@ -147,6 +147,59 @@ async fn an_interrupted_run_ends_with_a_report_that_says_so() {
         let page = std::fs::read_to_string(page).expect("the run");
         assert!(page.contains("class=\"verdict open\"") && page.contains("the run was interrupted after"));
     }
+}
+
+/// Before the run there is a first call. A run that is stopped there says so, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_can_be_interrupted_during_its_first_call() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let target = format!("http://{}", silent.local_addr().expect("bound"));
+    for command in ["run", "find"] {
+        let child = Command::new(env!("CARGO_BIN_EXE_loadgen"))
+            .args([command, "--zone", "Z", "--target", &target, "--users", "1000", "--connections", "10"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the run");
+        let (_called, _) = silent.accept().await.expect("a call");
+        kill_process(pid(&child), Signal::INT).expect("the run");
+        let ended = tokio::time::timeout(Duration::from_secs(20), child.wait_with_output());
+        let ended = ended.await.expect("at once").expect("the run");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(4), "{said}");
+        assert!(said.contains("was stopped before it began"), "{said}");
+    }
+}
+
+/// The report waits for the calls in flight. Whoever does not want to wait for them interrupts the run once more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_interrupted_twice_ends_at_once() {
+    let server = Server::start(|call, _| Duration::from_secs(if call < 20 { 0 } else { 300 })).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut child = start(&server, dir.path(), LONG, &["--workers", "2"]);
+    // Each user has a place, and asks again.
+    server.has_heard(40).await;
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    kill_process(pid(&child), Signal::INT).expect("the run");
+    let told = async {
+        while let Some(line) = lines.next_line().await.expect("text") {
+            if line.contains("stopping the run") {
+                return line;
+            }
+        }
+        panic!("it does not say that it stops");
+    };
+    let told = tokio::time::timeout(Duration::from_secs(20), told).await.expect("the run");
+    assert!(told.contains("may take 30 s") && told.contains("a second time"), "{told}");
+    kill_process(pid(&child), Signal::INT).expect("the run");
+    let ended = tokio::time::timeout(Duration::from_secs(20), child.wait()).await;
+    assert_eq!(ended.expect("at once").expect("the run").code(), Some(4));
+    let mut last = String::new();
+    while let Some(line) = lines.next_line().await.expect("text") {
+        last = line;
+    }
+    assert!(last.contains("stopped at once") && last.contains("no report"), "{last}");
 }
 
 /// A run that waits for its start ends at once, and says that it was interrupted. No user of it called.

@@ -24,6 +24,8 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// How long each call was held, from its arrival to its reply.
     pub(crate) held: Arc<Mutex<Vec<Duration>>>,
+    /// How many calls arrived.
+    heard: Arc<AtomicU64>,
     /// The listener and its connections.
     serving: JoinHandle<()>,
 }
@@ -36,7 +38,7 @@ impl Server {
         let held = Arc::<Mutex<Vec<Duration>>>::default();
         let (delay, calls, first) =
             (Arc::new(delay), Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
-        let room = Arc::clone(&held);
+        let (room, heard) = (Arc::clone(&held), Arc::clone(&calls));
         let serving = tokio::spawn(async move {
             // They end with this task.
             let mut connections = JoinSet::new();
@@ -74,7 +76,7 @@ impl Server {
                 connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
             }
         });
-        Self { address, held, serving }
+        Self { address, held, heard, serving }
     }
 
     /// Closes the port and all connections. No reply follows.
@@ -85,6 +87,13 @@ impl Server {
     /// Waits until a user has called.
     pub(crate) async fn called(&self) {
         self.has_answered(1).await;
+    }
+
+    /// Waits until so many calls arrived.
+    pub(crate) async fn has_heard(&self, calls: u64) {
+        while self.heard.load(Ordering::Relaxed) < calls {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Waits until so many calls were answered.
