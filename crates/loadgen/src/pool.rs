@@ -4,13 +4,15 @@
 //! returns to the pool only after its whole reply was read, so no reply reaches the wrong user.
 
 use std::{
+    error::Error,
+    io,
     net::IpAddr,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::{Request, Response, StatusCode, body::Incoming, header};
 use tokio::{sync::Semaphore, time::timeout};
 
@@ -153,8 +155,37 @@ async fn whole(response: Response<Incoming>) -> Result<Reply, String> {
     let retry_after = response.headers().get(header::RETRY_AFTER);
     let retry_after = retry_after.and_then(|value| value.to_str().ok()).map(str::to_owned);
     let body = Limited::new(response.into_body(), REPLY_BYTES).collect().await;
-    let body = body.map_err(|_| "the reply ended early".to_owned())?.to_bytes();
+    let body = body.map_err(|error| body_failure(&*error))?.to_bytes();
     Ok(Reply { status, retry_after, body })
+}
+
+/// Why the body of a reply could not be read.
+fn body_failure(error: &(dyn Error + Send + Sync + 'static)) -> String {
+    if error.is::<LengthLimitError>() {
+        return format!("the reply is larger than {} KB", REPLY_BYTES / 1024);
+    }
+    match io_kind(error) {
+        Some(io::ErrorKind::ConnectionReset) => "connection reset during a reply".to_owned(),
+        // What hyper makes of a chunk whose size it cannot read.
+        Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
+            "the reply has a chunk whose size cannot be read".to_owned()
+        }
+        // The library for HTTP/2 has no public kinds here. It says this of a body that is longer or shorter than its length.
+        _ if causes(error).any(|cause| cause.to_string().contains("protocol error")) => {
+            "the reply breaks the rules of HTTP/2".to_owned()
+        }
+        _ => "the reply ended early".to_owned(),
+    }
+}
+
+/// The failure and its causes.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
+}
+
+/// What the system said, or what hyper says in its words.
+fn io_kind(error: &(dyn Error + 'static)) -> Option<io::ErrorKind> {
+    causes(error).find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind)
 }
 
 fn no_reply() -> String {
@@ -162,11 +193,73 @@ fn no_reply() -> String {
 }
 
 fn http_failure(error: &hyper::Error) -> String {
-    if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
+    if io_kind(error) == Some(io::ErrorKind::ConnectionReset) {
+        "connection reset without a reply".to_owned()
+    } else if error.is_parse_too_large() {
+        "the head of the reply is too large".to_owned()
+    } else if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
         "connection closed without a reply".to_owned()
     } else if error.is_parse() {
         "the reply is not HTTP/1.1".to_owned()
     } else {
         format!("no reply: {error}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::target::{Way, parse};
+
+    /// What is said of a server that answers a call with these bytes, and then closes or resets the connection.
+    async fn said_of(reply: Vec<u8>, resets: bool) -> String {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+        let url = format!("http://{}", listener.local_addr().expect("bound"));
+        tokio::spawn(async move {
+            let (mut socket, _) = listener.accept().await.expect("a connection");
+            let mut request = Vec::new();
+            while !request.ends_with(b"}") {
+                socket.read_buf(&mut request).await.expect("a request");
+            }
+            // The caller may have given up the reply.
+            drop(socket.write_all(&reply).await);
+            if resets {
+                socket.set_zero_linger().expect("a socket");
+            }
+        });
+        let target = parse(&url, &Way::default()).expect("a target");
+        let pool = Pool::new(&target, 1, Vec::new()).expect("a pool");
+        let request = target.post("/traffic/wait", "{}".into()).expect("a request");
+        pool.call(request, || {}).await.expect_err("a faulty reply")
+    }
+
+    #[tokio::test]
+    async fn each_fault_of_a_reply_has_its_own_text() {
+        let ok = |head: &str, body: &str| format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}").into_bytes();
+        let large = " ".repeat(REPLY_BYTES + 1);
+        let length = format!("content-length: {}", large.len());
+        for (reply, resets, said) in [
+            (ok("content-length: 9", "{}"), false, "the reply ended early"),
+            (ok("transfer-encoding: chunked", "2\r\n{}\r\n"), false, "the reply ended early"),
+            (ok(&length, &large), false, "the reply is larger than 64 KB"),
+            (
+                ok("transfer-encoding: chunked", "zz\r\n{}"),
+                false,
+                "the reply has a chunk whose size cannot be read",
+            ),
+            (ok(&format!("x: {}", "x".repeat(9_000)), ""), false, "the head of the reply is too large"),
+            (b"\0\x01hello\r\n\r\n".to_vec(), false, "the reply is not HTTP/1.1"),
+            (Vec::new(), false, "connection closed without a reply"),
+            (Vec::new(), true, "connection reset without a reply"),
+        ] {
+            assert_eq!(said_of(reply, resets).await, said);
+        }
     }
 }

@@ -212,14 +212,20 @@ fn read_ok(body: &[u8]) -> Result<Answer, String> {
     Ok(Answer::NotYet { token, waiting })
 }
 
-/// What is wrong with a reply, without its text (see [`is_code`]).
+/// What is wrong with a reply, without its text (see [`is_code`]), and without the place in it: the same fault is counted together.
 fn fault(error: &serde_json::Error) -> String {
-    let what = match error.classify() {
-        Category::Eof => "it ends early",
-        Category::Syntax | Category::Io => "it is not JSON",
-        Category::Data => "a field is missing or of another type",
-    };
-    format!("{what} (line {}, column {})", error.line(), error.column())
+    match error.classify() {
+        Category::Eof => "it ends early".to_owned(),
+        Category::Syntax | Category::Io => "it is not JSON".to_owned(),
+        Category::Data => missing(error).unwrap_or_else(|| "a field is of another type".to_owned()),
+    }
+}
+
+/// The field that is missing. Serde names only fields of this module there.
+fn missing(error: &serde_json::Error) -> Option<String> {
+    let text = error.to_string();
+    let (field, _) = text.strip_prefix("missing field `")?.split_once('`')?;
+    Some(format!("missing field `{field}`"))
 }
 
 /// The `jti` of a JWT. The server may sign the same pass again, with another signature but the same `jti`.
@@ -304,6 +310,26 @@ mod tests {
         assert_eq!(after(429, Some("7")), Some(7000));
         assert_eq!(after(500, Some("2")), None);
         assert_eq!(after(503, Some("Wed, 21 Oct 2026 07:28:00 GMT")), None);
+    }
+
+    /// The same fault is counted together, whatever else is in the reply. Its field is named if it is missing.
+    #[test]
+    fn a_fault_of_a_reply_is_the_same_wherever_it_is_in_the_text() {
+        let why = |body: String| match read(200, None, body.as_bytes()) {
+            Answer::Invalid(why) => why,
+            other => panic!("{other:?}"),
+        };
+        let of = |token: &str, waiting: &str| {
+            why(format!(r#"{{"canEnter":false,"token":"{token}","waiting":{waiting}}}"#))
+        };
+        let [short, long] = ["t", "tttttt"].map(|token| of(token, r#"{"rank":1}"#));
+        assert_eq!(short, long);
+        assert!(short.ends_with("missing field `pollingPeriod`"), "{short}");
+        let [short, long] = ["t", "tttttt"].map(|token| of(token, r#"{"rank":"secret","pollingPeriod":1}"#));
+        assert_eq!(short, long);
+        assert!(short.ends_with("a field is of another type") && !short.contains("secret"), "{short}");
+        assert!(why("{}".to_owned()).ends_with("missing field `canEnter`"));
+        assert_eq!(why("<".to_owned()), why(" \n<".to_owned()));
     }
 
     #[test]
