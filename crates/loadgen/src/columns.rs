@@ -1,7 +1,7 @@
 //! Stories as columns of numbers, the form in which workers send them and the JSON file holds them.
 //!
-//! Invariant: [`Columns::stories`] is the inverse of [`Columns::of`]. Times are milliseconds as in [`Story`]; the numbers
-//! of a missing part of a story are -1.
+//! Invariant: [`Columns::stories`] is the inverse of [`Columns::of`], and refuses everything that [`Columns::of`] does not
+//! write. Times are milliseconds as in [`Story`]; the numbers of a missing part of a story are -1.
 
 use serde::{Deserialize, Serialize};
 
@@ -72,13 +72,19 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn unsigned<T: TryFrom<i64>>(number: i64) -> Option<T> {
-    T::try_from(number).ok()
+/// What stands for a missing number.
+const MISSING: i64 = -1;
+
+/// A call from two columns: none in the inner option if the story has none, in the outer one if the numbers are damaged.
+fn call(sent: i64, took: i64) -> Option<Option<Call>> {
+    if (sent, took) == (MISSING, MISSING) {
+        return Some(None);
+    }
+    made_call(sent.try_into().ok()?, took.try_into().ok()?).map(Some)
 }
 
-fn call(sent: i64, took: i64) -> Option<Call> {
-    let sent_ms = unsigned::<u32>(sent)?;
-    Some(Call { sent_ms, heard_ms: sent_ms.saturating_add(unsigned(took)?) })
+fn made_call(sent_ms: u32, took_ms: u32) -> Option<Call> {
+    Some(Call { sent_ms, heard_ms: sent_ms.checked_add(took_ms)? })
 }
 
 impl Columns {
@@ -106,7 +112,9 @@ impl Columns {
         });
         self.ended_ms.push(story.ended_ms);
         let took = |call: Call| i64::from(call.heard_ms.saturating_sub(call.sent_ms));
-        let pair = |call: Option<Call>| call.map_or((-1, -1), |call| (i64::from(call.sent_ms), took(call)));
+        let pair = |call: Option<Call>| {
+            call.map_or((MISSING, MISSING), |call| (i64::from(call.sent_ms), took(call)))
+        };
         for (call, sents, tooks) in [
             (story.arrived, &mut self.arrived_sent_ms, &mut self.arrived_took_ms),
             (story.last_waiting, &mut self.waiting_sent_ms, &mut self.waiting_took_ms),
@@ -117,11 +125,11 @@ impl Columns {
             tooks.push(took);
         }
         let told = story.first_told;
-        self.told_eta_s.push(told.map_or(-1, |told| told.eta_s.into()));
-        self.told_from_s.push(told.map_or(-1, |told| told.range_s.0.into()));
-        self.told_to_s.push(told.map_or(-1, |told| told.range_s.1.into()));
-        self.told_rank.push(told.map_or(-1, |told| signed(told.rank)));
-        self.told_at_ms.push(told.map_or(-1, |told| told.at_ms.into()));
+        self.told_eta_s.push(told.map_or(MISSING, |told| told.eta_s.into()));
+        self.told_from_s.push(told.map_or(MISSING, |told| told.range_s.0.into()));
+        self.told_to_s.push(told.map_or(MISSING, |told| told.range_s.1.into()));
+        self.told_rank.push(told.map_or(MISSING, |told| signed(told.rank)));
+        self.told_at_ms.push(told.map_or(MISSING, |told| told.at_ms.into()));
         self.silence_ms.push(story.longest_silence_ms);
         self.lapses.push(story.lapses);
         self.rises.push(story.rises);
@@ -151,19 +159,23 @@ impl Columns {
     /// The stories. None if the columns are not equally long or hold a number that [`Self::of`] does not write.
     #[must_use]
     pub fn stories(&self) -> Option<Vec<Story>> {
-        let mut stories = (0..self.user.len()).map(|row| self.story(row)).collect::<Option<Vec<_>>>()?;
+        let rows = self.user.len();
+        if self.lengths().iter().any(|&length| length != rows) {
+            return None;
+        }
+        let mut stories = (0..rows).map(|row| self.story(row)).collect::<Option<Vec<_>>>()?;
         for &(row, from, to, at_ms) in &self.worst_rises {
             stories.get_mut(row as usize)?.worst_rise = Some(Rise { from, to, at_ms });
         }
         for &(row, sent_ms, took_ms, in_ms) in &self.opens {
-            let told = Call { sent_ms, heard_ms: sent_ms.saturating_add(took_ms) };
+            let told = made_call(sent_ms, took_ms)?;
             stories.get_mut(row as usize)?.opens = Some(ToldOpening { told, in_ms });
         }
         for &(row, at_ms) in &self.undrawn {
             stories.get_mut(row as usize)?.undrawn_ms = Some(at_ms);
         }
         for &(row, rank, sent_ms, took_ms) in &self.placed {
-            let told = Call { sent_ms, heard_ms: sent_ms.saturating_add(took_ms) };
+            let told = made_call(sent_ms, took_ms)?;
             stories.get_mut(row as usize)?.placed = Some(Placed { rank, told });
         }
         for &row in &self.second_pass {
@@ -178,21 +190,57 @@ impl Columns {
         Some(stories)
     }
 
+    /// How long the columns are that have a number for each story.
+    fn lengths(&self) -> [usize; 18] {
+        [
+            self.worker.len(),
+            self.user.len(),
+            self.end.len(),
+            self.ended_ms.len(),
+            self.arrived_sent_ms.len(),
+            self.arrived_took_ms.len(),
+            self.waiting_sent_ms.len(),
+            self.waiting_took_ms.len(),
+            self.entered_sent_ms.len(),
+            self.entered_took_ms.len(),
+            self.told_eta_s.len(),
+            self.told_from_s.len(),
+            self.told_to_s.len(),
+            self.told_rank.len(),
+            self.told_at_ms.len(),
+            self.silence_ms.len(),
+            self.lapses.len(),
+            self.rises.len(),
+        ]
+    }
+
+    /// The first expected wait: none in the inner option if the story has none, in the outer one if its numbers are damaged.
+    fn first_told(&self, row: usize) -> Option<Option<ToldWait>> {
+        let columns =
+            [&self.told_eta_s, &self.told_from_s, &self.told_to_s, &self.told_rank, &self.told_at_ms];
+        let mut numbers = [MISSING; 5];
+        for (number, column) in numbers.iter_mut().zip(columns) {
+            *number = *column.get(row)?;
+        }
+        if numbers == [MISSING; 5] {
+            return Some(None);
+        }
+        let [eta_s, from_s, to_s, rank, at_ms] = numbers;
+        let seconds = |number: i64| u32::try_from(number).ok();
+        Some(Some(ToldWait {
+            eta_s: seconds(eta_s)?,
+            range_s: (seconds(from_s)?, seconds(to_s)?),
+            rank: u64::try_from(rank).ok()?,
+            at_ms: seconds(at_ms)?,
+        }))
+    }
+
     fn story(&self, row: usize) -> Option<Story> {
-        let told = |column: &[i64]| column.get(row).copied().and_then(unsigned::<u32>);
-        let (from, to) = (told(&self.told_from_s), told(&self.told_to_s));
-        let rank = self.told_rank.get(row).copied().and_then(unsigned::<u64>);
-        let first_told = match (told(&self.told_eta_s), from.zip(to), rank, told(&self.told_at_ms)) {
-            (Some(eta_s), Some(range_s), Some(rank), Some(at_ms)) => {
-                Some(ToldWait { eta_s, range_s, rank, at_ms })
-            }
-            _ => None,
-        };
         Some(Story {
-            arrived: call(*self.arrived_sent_ms.get(row)?, *self.arrived_took_ms.get(row)?),
-            last_waiting: call(*self.waiting_sent_ms.get(row)?, *self.waiting_took_ms.get(row)?),
-            entered: call(*self.entered_sent_ms.get(row)?, *self.entered_took_ms.get(row)?),
-            first_told,
+            arrived: call(*self.arrived_sent_ms.get(row)?, *self.arrived_took_ms.get(row)?)?,
+            last_waiting: call(*self.waiting_sent_ms.get(row)?, *self.waiting_took_ms.get(row)?)?,
+            entered: call(*self.entered_sent_ms.get(row)?, *self.entered_took_ms.get(row)?)?,
+            first_told: self.first_told(row)?,
             opens: None,
             undrawn_ms: None,
             placed: None,
@@ -249,6 +297,44 @@ mod tests {
             let json = serde_json::to_string(&Columns::of(&stories)).expect("columns");
             let columns: Columns = serde_json::from_str(&json).expect("columns");
             assert_eq!(columns.stories().expect("columns"), stories);
+        }
+    }
+
+    /// Each column with one row less, and each number that no story has: no user may be lost without a word.
+    #[test]
+    fn a_damaged_column_is_refused() {
+        let story = |user| Story {
+            arrived: Some(Call { sent_ms: 1, heard_ms: 3 }),
+            entered: Some(Call { sent_ms: 6, heard_ms: 7 }),
+            first_told: Some(ToldWait { eta_s: 0, range_s: (0, 9), rank: 1, at_ms: 3 }),
+            ..Story::new((0, user))
+        };
+        let sound = serde_json::to_value(Columns::of(&[story(1), story(2)])).expect("columns");
+        let is_damaged = |json: &serde_json::Value| {
+            let columns = serde_json::from_value::<Columns>(json.clone());
+            columns.ok().and_then(|columns| columns.stories()).is_none()
+        };
+        assert!(!is_damaged(&sound));
+        let names: Vec<_> = sound.as_object().expect("columns").keys().cloned().collect();
+        for name in names.iter().filter(|name| sound[*name].as_array().is_some_and(|rows| rows.len() == 2)) {
+            let mut short = sound.clone();
+            short[name].as_array_mut().expect("a column").pop();
+            assert!(is_damaged(&short), "{name}");
+        }
+        for (name, number) in [
+            ("entered_sent_ms", 1_i64 << 62),
+            ("entered_sent_ms", -1),
+            ("entered_took_ms", -2),
+            ("entered_took_ms", u32::MAX.into()),
+            ("waiting_sent_ms", 5),
+            ("arrived_took_ms", -1),
+            ("told_eta_s", -1),
+            ("told_rank", -2),
+            ("told_at_ms", 1 << 40),
+        ] {
+            let mut wrong = sound.clone();
+            wrong[name][1] = number.into();
+            assert!(is_damaged(&wrong), "{name}: {number}");
         }
     }
 

@@ -153,6 +153,7 @@ pub fn merge(runs: Vec<(String, Run)>) -> Result<(Plan, Gathered)> {
             }
         }
         let damaged = || format!("{name}: damaged histogram");
+        ensure!(run.second_latencies.len() == report.seconds.len(), damaged());
         for (at, second) in report.seconds.iter().enumerate() {
             let latencies =
                 run.second_latencies.get(at).and_then(|text| unpack(text)).with_context(damaged)?;
@@ -210,6 +211,18 @@ mod tests {
         assert_eq!(merged(&[None, Some(50)]), Some(50));
         assert_eq!(merged(&[Some(50), None]), Some(50));
         assert_eq!(merged(&[None, None]), None);
+    }
+
+    #[test]
+    fn a_damaged_file_is_not_merged() {
+        let refusal = |damage: fn(&mut Run)| {
+            let mut run = run(None);
+            damage(&mut run);
+            merge(vec![("a run".to_owned(), run)]).map(|_| ()).expect_err("refused").to_string()
+        };
+        assert_eq!(refusal(|run| run.stories.user.push(1)), "a run: damaged stories");
+        assert_eq!(refusal(|run| run.stories.end.push(1)), "a run: damaged stories");
+        assert_eq!(refusal(|run| run.second_latencies.push(String::new())), "a run: damaged histogram");
     }
 
     #[test]
