@@ -98,7 +98,8 @@ pub struct Story {
     /// The call of `wait` that was answered with a place or a pass, if there was one.
     pub arrived: Option<Call>,
     /// The last call that was answered "not yet" by a reply that was not marked stale. It is the latest proof that
-    /// everybody who had entered by then came first.
+    /// everybody who had entered by then came first. The last message of a stream that never had the answer that it owed counts, too:
+    /// the user was present, and was not let in.
     pub last_waiting: Option<Call>,
     /// The first call that was answered "enter".
     pub entered: Option<Call>,
@@ -126,7 +127,7 @@ pub struct Story {
     /// The user asked again after entering, and was answered.
     pub asked_again: bool,
     /// When the first of the last calls was sent that all failed; none if the last call was answered. Refusals are not
-    /// answers here, unless the zone says that it gives no places.
+    /// answers here, unless the zone says that it gives no places. Of a stream only a `wait` or an `enter` that can be read is an answer.
     pub unanswered_since_ms: Option<u32>,
     /// The number of the worker, and the number of the user in it.
     pub who: (u16, u32),

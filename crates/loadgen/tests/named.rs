@@ -14,7 +14,7 @@ use loadgen::{
     file,
     report::{Check, Judgement, Report, Streams},
 };
-use room::{Fault, Policy};
+use room::{Fault, Mute, Policy};
 use tokio::{process::Command, task::JoinSet};
 
 /// 100 users arrive within 1 s and wait for 15 s.
@@ -29,6 +29,10 @@ const APART: &str =
 /// The same users stay for longer than a minute, so that each promise can be judged.
 const LONG: &str =
     "users = 100\nsteps = [[1, 1.0], [65, 1.0], [1, 0.0]]\nfirst_sleep_s = [0, 0]\nthen = \"stay\"";
+
+/// The users arrive within 6 s, and stay for so long that streams are given up twice.
+const LISTENERS: &str =
+    "users = 100\nsteps = [[6, 1.0], [24, 1.0], [1, 0.0]]\nfirst_sleep_s = [0, 0]\nthen = \"stay\"";
 
 /// 15 entries every 3 s, once 60 users have come.
 const POLICY: Policy =
@@ -159,6 +163,29 @@ async fn each_fault_fails_its_check_and_a_good_room_passes() {
                 report.checks
             );
             assert!(check.count > 0 && !check.note_ko.is_empty(), "{fault:?}: {check:?}");
+        });
+    }
+    runs.join_all().await;
+}
+
+/// Half of the users listen and are told nothing that they can read, while others who came later enter. A listener of a good room is
+/// told something, however often comments come in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn listeners_who_are_told_nothing_are_without_an_answer_and_overtaken() {
+    let mut runs = JoinSet::new();
+    for mute in [Mute::Comments, Mute::OneWait, Mute::Unreadable, Mute::Unknown, Mute::Reconnect] {
+        runs.spawn(async move {
+            let more = ["--stream-share", "0.5"];
+            let (code, report) = rehearse_profile(LISTENERS, POLICY, Fault::Mute(mute), &more).await;
+            let errors = check(&report, "errors");
+            assert_eq!((code, errors.judgement), (1, Judgement::Bad), "{mute:?}: {:#?}", report.checks);
+            assert!(errors.count > 20, "{mute:?}: {errors:?}");
+            // No open stream shows how long somebody had to wait where each one ends at once.
+            if mute != Mute::Reconnect {
+                let order = check(&report, "order");
+                assert_eq!(order.judgement, Judgement::Bad, "{mute:?}: {order:?}");
+                assert!(order.count > 5, "{mute:?}: {order:?}");
+            }
         });
     }
     runs.join_all().await;

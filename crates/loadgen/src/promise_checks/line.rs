@@ -1,7 +1,7 @@
 //! The users who certainly waited.
 //!
 //! A user without a lapse was certainly present from the reply with the place to the sending of the last call that was
-//! answered "not yet". Other users may have been taken for absent at some time, so they do not count here.
+//! answered "not yet", or to the end of a stream that owed an answer. Other users may have been taken for absent at some time, so they do not count here.
 
 use crate::story::Story;
 

@@ -3,7 +3,11 @@
 //! Like a browser, it reconnects after the time that the server told, with the newest token. If the server refuses the stream, the
 //! user polls. A nap closes the stream and opens it again.
 //!
-//! Invariant: [`Stream::message`] gives each message an interval in which the server decided it, as a call has one between `sent`
+//! Only a `wait` or an `enter` that can be read is an answer. A stream owes one when it is opened, and after each `wait` when the polling
+//! period that it told is over. If the answer does not come within [`GRACE_US`], the user opens another stream at once, as it would poll
+//! again. Comments and other messages only show that the stream is open, so that the user was present.
+//!
+//! Invariant: [`Told::message`] gives each message an interval in which the server decided it, as a call has one between `sent`
 //! and `heard`. A message was written after the one before it, which took no longer on its way than the stream took to open.
 //! Messages that are heard close together may have been held up together, so they share the beginning of the first one.
 
@@ -29,12 +33,28 @@ use crate::{
 const TOGETHER_MS: u32 = 500;
 /// A stream that says nothing for this long is given up. Servers send a comment every few seconds.
 const SILENT_US: u64 = 30_000_000;
+/// An answer that a stream owes may be this late. Servers send it with the next view of the line, which takes a second or two.
+const GRACE_US: u64 = 10_000_000;
+/// If a message came within this time, the server still counts the user as present: it sends a comment every 5 s, and takes 6 s to
+/// notice that a connection is broken.
+const PRESENT_MS: u32 = 6_000;
 
 /// An open stream.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     events: Arc<Mutex<Events>>,
     told: Told,
+    /// Since when it owes an answer, or from when on it will owe one.
+    owes_from_us: u64,
+    /// It had an answer.
+    answered: bool,
+}
+
+impl Stream {
+    /// When the answer that it owes is too late.
+    fn overdue_us(&self) -> u64 {
+        self.owes_from_us.saturating_add(GRACE_US)
+    }
 }
 
 /// When the messages of a stream were heard, milliseconds.
@@ -94,8 +114,15 @@ impl User {
             Ok(Listening::Open(events)) => {
                 crowd.tally.stream_opened(self.listened);
                 self.listened = true;
-                self.stream =
-                    Some(Stream { events: Arc::new(Mutex::new(events)), told: Told::new(call.sent_ms) });
+                // The server gives a stream only for a place that it knows, so it noted the request.
+                self.count_silence(call);
+                self.noted = self.noted.map(|(_, period_ms)| (call.sent_ms, period_ms));
+                self.stream = Some(Stream {
+                    events: Arc::new(Mutex::new(events)),
+                    told: Told::new(call.sent_ms),
+                    owes_from_us: sent_us,
+                    answered: false,
+                });
             }
             Ok(Listening::Refused(reply)) => {
                 let answer = wire::read(reply.status, reply.retry_after.as_deref(), &reply.body);
@@ -135,11 +162,17 @@ impl User {
     /// Waits for the next message of the stream.
     pub(super) async fn listen(&mut self, mut stream: Stream) {
         let crowd = Arc::clone(&self.crowd);
-        let silent_us = crowd.clock.now_us() + SILENT_US;
-        let until_us = self.leaves_us.unwrap_or(u64::MAX).min(silent_us);
+        let now_us = crowd.clock.now_us();
+        let (leaves_us, silent_us) = (self.leaves_us.unwrap_or(u64::MAX), now_us + SILENT_US);
+        let until_us = leaves_us.min(silent_us).min(stream.overdue_us());
+        // Messages that never end must not keep the user from it.
+        let is_past = now_us >= leaves_us.min(stream.overdue_us().saturating_add(GRACE_US));
         let (heard, id, retry_us) = {
             let mut events = stream.events.lock().await;
+            // What has arrived is read first, even if this user was held up until now.
             let heard = tokio::select! {
+                biased;
+                () = std::future::ready(()), if is_past => Err(true),
                 message = events.next() => Ok(message),
                 awake = crowd.sleep_until(until_us) => Err(awake),
             };
@@ -154,6 +187,11 @@ impl User {
                 self.stream = Some(stream);
                 tokio::time::sleep(REST).await;
             }
+            Err(true) if until_us == stream.overdue_us() => {
+                self.unanswered(&stream, now_us);
+                self.close(stream);
+                self.plan(now_us, 0);
+            }
             Err(true) => {
                 if until_us == silent_us {
                     self.crowd.tally.failed("stream: silent for 30 s", ms(now_us));
@@ -164,12 +202,7 @@ impl User {
                 self.plan(now_us, retry_us);
             }
             Ok(Ok(Some(message))) => {
-                let is_first = stream.told.last.is_none();
                 let call = stream.told.message(ms(now_us));
-                self.note_answer(call.sent_ms, true);
-                if is_first {
-                    self.count_silence(call);
-                }
                 self.noted = self.noted.map(|(_, period_ms)| (call.sent_ms, period_ms));
                 let Message::Event(event) = message else {
                     self.stream = Some(stream);
@@ -181,10 +214,27 @@ impl User {
             Ok(ended) => {
                 let what = ended.err().unwrap_or_else(|| "it ended without a reason".to_owned());
                 crowd.tally.failed(&format!("stream: {what}"), ms(now_us));
-                self.note_answer(ms(now_us), false);
+                self.note_answer(ms(if stream.answered { now_us } else { stream.owes_from_us }), false);
                 self.close(stream);
                 self.plan(now_us, retry_us);
             }
+        }
+    }
+
+    /// The stream was open and told nothing that can be read, although it owed an answer.
+    fn unanswered(&mut self, stream: &Stream, now_us: u64) {
+        self.crowd
+            .tally
+            .failed("stream: no `wait` or `enter` that can be read, 10 s after it was due", ms(now_us));
+        self.note_answer(ms(stream.owes_from_us), false);
+        let Some(last) = stream.told.last else { return };
+        if ms(now_us).saturating_sub(last.heard_ms) <= PRESENT_MS {
+            self.noted = self.noted.map(|(_, period_ms)| (ms(now_us), period_ms));
+        }
+        // A server that opens a stream has just decided, and says first what. If that is not "enter", the user still waited when the last
+        // message was written. After an answer, the server may have lost its store meanwhile, and known nothing.
+        if !stream.answered {
+            self.story.last_waiting = Some(last);
         }
     }
 
@@ -193,13 +243,15 @@ impl User {
         call: Call,
         now_us: u64,
         (event, id, retry_us): (&Event, Option<Box<str>>, u64),
-        stream: Stream,
+        mut stream: Stream,
     ) {
         let known = match event.name.as_str() {
             "wait" => match (id.or_else(|| self.token.clone()), serde_json::from_str::<Waiting>(&event.data))
             {
                 (Some(token), Ok(waiting)) => {
+                    self.note_answer(call.sent_ms, true);
                     self.wait(call, now_us, token, waiting);
+                    (stream.owes_from_us, stream.answered) = (now_us + self.period_us, true);
                     if self.phase == Phase::Waiting && self.due_us == now_us {
                         self.stream = Some(stream);
                     } else {
@@ -212,6 +264,7 @@ impl User {
             "enter" => match wire::read(200, None, event.data.as_bytes()) {
                 Answer::Enter { token, pass } => {
                     self.close(stream);
+                    self.note_answer(call.sent_ms, true);
                     self.enter(call, now_us, token, pass);
                     return;
                 }
@@ -223,6 +276,9 @@ impl User {
                 return;
             }
             "reconnect" => {
+                if !stream.answered {
+                    self.note_answer(ms(stream.owes_from_us), false);
+                }
                 self.close(stream);
                 self.plan(now_us, retry_us);
                 return;
@@ -232,6 +288,7 @@ impl User {
         };
         if !known {
             self.crowd.tally.failed("stream: an event that cannot be read", call.heard_ms);
+            self.note_answer(call.sent_ms, false);
         }
         self.stream = Some(stream);
     }

@@ -27,7 +27,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::room::{Answer, Fault, Policy, Room};
+use super::room::{Answer, Fault, Mute, Policy, Room};
 
 /// The only zone.
 pub(crate) const ZONE: &str = "TEST_ZONE";
@@ -41,6 +41,8 @@ const STALL: Duration = Duration::from_secs(3);
 
 /// A stream sends this many events, and then `reconnect`.
 const EVENTS: usize = 4;
+/// With `Fault::Mute` a stream says something once in this time.
+const MUTE_EVERY: Duration = Duration::from_millis(500);
 /// Each user whose number is a multiple of this one is refused a stream.
 const NO_STREAM: usize = 7;
 
@@ -157,6 +159,10 @@ impl Server {
         let expected = if is_first { None } else { token };
         assert_eq!(again.map(|again| again.to_str().expect("a token")), expected, "the newest token");
         let (events, body) = mpsc::channel(1);
+        if let Fault::Mute(mute) = self.fault {
+            tokio::spawn(say_nothing(mute, is_first, events));
+            return event_stream(body);
+        }
         tokio::spawn(async move {
             let mut head = "retry: 200\n";
             for _ in 0..EVENTS {
@@ -179,9 +185,7 @@ impl Server {
             }
             drop(events.send("event: reconnect\ndata: {}\n\n".to_owned()).await);
         });
-        let mut response = Response::new(Stream(body).boxed());
-        response.headers_mut().insert("content-type", HeaderValue::from_static("text/event-stream"));
-        response
+        event_stream(body)
     }
 
     /// When a call that arrives now is answered.
@@ -193,6 +197,29 @@ impl Server {
         // The stall is at the end of each period.
         if into + STALL >= STALL_EVERY { at + (STALL_EVERY - into) } else { at }
     }
+}
+
+/// Sends what tells a listener nothing, until the listener has gone.
+async fn say_nothing(mute: Mute, is_first: bool, events: mpsc::Sender<String>) {
+    let place = waiting(Answer::Wait { rank: 1, eta_s: 1, range_s: (1, 1), period_ms: 1_000 });
+    let said = match mute {
+        Mute::Comments | Mute::OneWait => ":\n\n".to_owned(),
+        Mute::Unreadable => "event: wait\ndata: {\n\n".to_owned(),
+        Mute::Unknown => format!("event: waiting\ndata: {place}\n\n"),
+        Mute::Reconnect => "retry: 200\nevent: reconnect\ndata: {}\n\n".to_owned(),
+    };
+    if mute == Mute::OneWait && is_first {
+        drop(events.send(format!("event: wait\ndata: {place}\n\n")).await);
+    }
+    while events.send(said.clone()).await.is_ok() && mute != Mute::Reconnect {
+        sleep(MUTE_EVERY).await;
+    }
+}
+
+fn event_stream(body: mpsc::Receiver<String>) -> Reply {
+    let mut response = Response::new(Stream(body).boxed());
+    response.headers_mut().insert("content-type", HeaderValue::from_static("text/event-stream"));
+    response
 }
 
 fn entered(ticket: usize, pass: u64) -> Value {

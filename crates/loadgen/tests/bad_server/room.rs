@@ -26,6 +26,25 @@ pub(crate) enum Fault {
     WrongEta,
     /// Answers a second late, and for 3 s in every 20 s not at all. The HTTP server does this.
     Stalls,
+    /// Streams tell nothing that can be read. The HTTP server does this.
+    #[allow(dead_code, reason = "only one of the tests has listeners")]
+    Mute(Mute),
+}
+
+/// What a stream says that tells nothing.
+#[allow(dead_code, reason = "only one of the tests has listeners")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mute {
+    /// Comments.
+    Comments,
+    /// One `wait` on the first stream of a user, and then comments.
+    OneWait,
+    /// Events `wait` whose data is no JSON.
+    Unreadable,
+    /// Events of a name that nobody knows.
+    Unknown,
+    /// The end of the stream, in order.
+    Reconnect,
 }
 
 /// The policy. Times are milliseconds.
