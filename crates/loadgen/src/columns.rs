@@ -3,6 +3,8 @@
 //! Invariant: [`Columns::stories`] is the inverse of [`Columns::of`], and refuses everything that [`Columns::of`] does not
 //! write. Times are milliseconds as in [`Story`]; the numbers of a missing part of a story are -1.
 
+use std::num::NonZeroU64;
+
 use serde::{Deserialize, Serialize};
 
 use crate::story::{Call, End, Placed, Rise, Story, ToldOpening, ToldWait};
@@ -58,6 +60,9 @@ pub struct Columns {
     /// Users who were told a rank after a draw: (row, rank, when the call was sent, how long it took).
     #[serde(default)]
     pub placed: Vec<(u32, u32, u32, u32)>,
+    /// The digest of the pass; 0 for none. Files of earlier versions do not have this column.
+    #[serde(default)]
+    pub pass: Vec<u64>,
     /// Rows of users who asked again and received another pass or none.
     pub second_pass: Vec<u32>,
     /// Rows of users who asked again after entering and were answered.
@@ -145,6 +150,7 @@ impl Columns {
         if let Some(Placed { rank, told }) = story.placed {
             self.placed.push((row, rank, told.sent_ms, told.heard_ms.saturating_sub(told.sent_ms)));
         }
+        self.pass.push(story.pass.map_or(0, NonZeroU64::get));
         if story.second_pass {
             self.second_pass.push(row);
         }
@@ -160,7 +166,8 @@ impl Columns {
     #[must_use]
     pub fn stories(&self) -> Option<Vec<Story>> {
         let rows = self.user.len();
-        if self.lengths().iter().any(|&length| length != rows) {
+        let are_equal = self.lengths().iter().all(|&length| length == rows);
+        if !are_equal || !(self.pass.is_empty() || self.pass.len() == rows) {
             return None;
         }
         let mut stories = (0..rows).map(|row| self.story(row)).collect::<Option<Vec<_>>>()?;
@@ -248,6 +255,7 @@ impl Columns {
             lapses: *self.lapses.get(row)?,
             rises: *self.rises.get(row)?,
             worst_rise: None,
+            pass: self.pass.get(row).copied().and_then(NonZeroU64::new),
             second_pass: false,
             asked_again: false,
             unanswered_since_ms: None,
@@ -284,6 +292,7 @@ mod tests {
             lapses: 1,
             rises: 2,
             worst_rise: Some(Rise { from: 1, to: 5, at_ms: 3001 }),
+            pass: NonZeroU64::new(u64::MAX),
             second_pass: true,
             asked_again: true,
             unanswered_since_ms: Some(7_000),
@@ -298,6 +307,15 @@ mod tests {
             let columns: Columns = serde_json::from_str(&json).expect("columns");
             assert_eq!(columns.stories().expect("columns"), stories);
         }
+    }
+
+    #[test]
+    fn a_file_from_before_passes_were_compared_is_read() {
+        let story = Story { pass: NonZeroU64::new(7), ..Story::new((0, 1)) };
+        let mut old = serde_json::to_value(Columns::of(&[story])).expect("columns");
+        old.as_object_mut().expect("columns").remove("pass").expect("a column");
+        let columns: Columns = serde_json::from_value(old).expect("columns");
+        assert_eq!(columns.stories().expect("columns"), [Story::new((0, 1))]);
     }
 
     /// Each column with one row less, and each number that no story has: no user may be lost without a word.

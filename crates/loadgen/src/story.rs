@@ -4,6 +4,8 @@
 //! Times are milliseconds since the agreed start of the run, which is the same for all workers and machines. A call has
 //! the time at which it was sent and the time at which its reply arrived; the server decided in between.
 
+use std::num::NonZeroU64;
+
 use serde::{Deserialize, Serialize};
 
 /// A user who is silent for longer than two polling periods and this time may be taken for absent, milliseconds.
@@ -122,6 +124,9 @@ pub struct Story {
     pub rises: u16,
     /// The largest rise.
     pub worst_rise: Option<Rise>,
+    /// A digest of the pass, by which two users with the same pass are found; none if the user did not enter, or in a file of an earlier
+    /// version. It is the digest of the `jti`, if the pass has one.
+    pub pass: Option<NonZeroU64>,
     /// The user asked again after entering, and received another pass or none.
     pub second_pass: bool,
     /// The user asked again after entering, and was answered.
@@ -153,6 +158,7 @@ impl Story {
             lapses: 0,
             rises: 0,
             worst_rise: None,
+            pass: None,
             second_pass: false,
             asked_again: false,
             unanswered_since_ms: None,

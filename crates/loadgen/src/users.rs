@@ -9,6 +9,7 @@ mod listen;
 mod papers;
 
 use std::{
+    num::NonZeroU64,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -19,6 +20,7 @@ use papers::Wants;
 
 use http_body_util::Full;
 use hyper::Request;
+use sha2::{Digest as _, Sha256};
 use tokio::time::sleep;
 
 use crate::{
@@ -65,7 +67,6 @@ pub struct User {
     phase: Phase,
     story: Story,
     token: Option<Box<str>>,
-    pass: Option<Box<str>>,
     rank: Option<u64>,
     period_us: u64,
     /// When the next call is due.
@@ -109,7 +110,6 @@ impl User {
             phase: Phase::Arriving,
             story,
             token: None,
-            pass: None,
             rank: None,
             period_us: RETRY_US,
             due_us,
@@ -346,7 +346,7 @@ impl User {
         self.crowd.tally.entered(!again);
         if again {
             self.story.asked_again = true;
-            self.story.second_pass = self.pass.as_deref().map(unsigned) != Some(unsigned(&pass));
+            self.story.second_pass = self.story.pass != Some(digest(&pass));
             self.entered_for_good(heard_us);
             return;
         }
@@ -358,7 +358,7 @@ impl User {
         if token.is_some() {
             self.token = token;
         }
-        self.pass = Some(pass);
+        self.story.pass = Some(digest(&pass));
         self.leaves_us = None;
         if self.token.is_some() && self.random.part() < self.crowd.profile.repeat {
             self.phase = Phase::Repeating;
@@ -387,7 +387,7 @@ impl User {
         let number = self.crowd.next.fetch_add(1, Ordering::Relaxed);
         self.story = Story::new((self.crowd.worker, number));
         self.phase = Phase::Arriving;
-        (self.token, self.pass, self.rank, self.noted, self.called) = (None, None, None, None, false);
+        (self.token, self.rank, self.noted, self.called) = (None, None, None, false);
         self.undecided_ms = None;
         (self.listened, self.refused, self.wants) = (false, false, None);
         self.draw();
@@ -445,9 +445,11 @@ impl User {
     }
 }
 
-/// The pass without its signature, which may differ each time.
-fn unsigned(pass: &str) -> &str {
-    pass.rsplit_once('.').map_or(pass, |(claims, _)| claims)
+/// The digest by which the passes of users are compared. It is the same in every worker, on every machine.
+fn digest(pass: &str) -> NonZeroU64 {
+    let digest = Sha256::digest(pass.as_bytes());
+    let first = digest.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    NonZeroU64::new(first).unwrap_or(NonZeroU64::MAX)
 }
 
 /// Whether the user knows more after the call. A refusal only says that the user has to ask again, unless it says that there are no

@@ -1,11 +1,12 @@
 //! The requests and replies on the wire.
 //!
-//! Invariant: unknown fields are ignored. A reply without a field that an app needs is [`Answer::Invalid`].
+//! Invariant: unknown fields are ignored. A reply without a field that an app needs, or with an empty pass or a rank of 0, is
+//! [`Answer::Invalid`].
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use hyper::header::HeaderName;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use serde_json::error::Category;
 
 /// The path that takes a place.
@@ -62,6 +63,7 @@ pub fn draw(zone: &str, event: &str) -> String {
 #[serde(rename_all = "camelCase")]
 pub struct Waiting {
     /// 1 + the number of people ahead.
+    #[serde(deserialize_with = "rank")]
     pub rank: u64,
     /// The time until the next call, milliseconds.
     pub polling_period: u32,
@@ -80,6 +82,17 @@ pub struct Waiting {
     /// Why the wait is missing or longer than before.
     #[serde(default)]
     pub reason: Option<Reason>,
+}
+
+/// What is wrong with a rank of 0.
+const RANK_0: &str = "a rank is 0";
+
+/// Reads a rank. The first one is 1.
+fn rank<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    match u64::deserialize(from)? {
+        0 => Err(D::Error::custom(RANK_0)),
+        rank => Ok(rank),
+    }
 }
 
 impl Waiting {
@@ -125,7 +138,7 @@ pub enum Answer {
     Enter {
         /// The newest token, if the reply has one.
         token: Option<Box<str>>,
-        /// The `jti` of the pass, or the pass itself if it has none.
+        /// The `jti` of the pass; or, if it has none, the pass without its signature, which may differ each time.
         pass: Box<str>,
     },
     /// "Not yet".
@@ -204,8 +217,10 @@ fn read_ok(body: &[u8]) -> Result<Answer, String> {
     let raw: Raw = serde_json::from_slice(body)
         .map_err(|error| format!("not the reply of a waiting room: {}", fault(&error)))?;
     if raw.can_enter {
-        let pass = raw.pass.ok_or("not the reply of a waiting room: `canEnter` without `pass`")?;
-        return Ok(Answer::Enter { token: raw.token, pass: pass_number(&pass).unwrap_or(pass) });
+        let pass = raw.pass.filter(|pass| !pass.trim().is_empty());
+        let pass = pass.ok_or("not the reply of a waiting room: `canEnter` without `pass`")?;
+        let identity = pass_number(&pass).unwrap_or_else(|| unsigned(&pass).into());
+        return Ok(Answer::Enter { token: raw.token, pass: identity });
     }
     let token = raw.token.ok_or("not the reply of a waiting room: missing field `token`")?;
     let waiting = raw.waiting.ok_or("not the reply of a waiting room: missing field `waiting`")?;
@@ -217,6 +232,7 @@ fn fault(error: &serde_json::Error) -> String {
     match error.classify() {
         Category::Eof => "it ends early".to_owned(),
         Category::Syntax | Category::Io => "it is not JSON".to_owned(),
+        Category::Data if error.to_string().starts_with(RANK_0) => RANK_0.to_owned(),
         Category::Data => missing(error).unwrap_or_else(|| "a field is of another type".to_owned()),
     }
 }
@@ -226,6 +242,11 @@ fn missing(error: &serde_json::Error) -> Option<String> {
     let text = error.to_string();
     let (field, _) = text.strip_prefix("missing field `")?.split_once('`')?;
     Some(format!("missing field `{field}`"))
+}
+
+/// The pass without its signature.
+fn unsigned(pass: &str) -> &str {
+    pass.rsplit_once('.').map_or(pass, |(claims, _)| claims)
 }
 
 /// The `jti` of a JWT. The server may sign the same pass again, with another signature but the same `jti`.
@@ -278,6 +299,9 @@ mod tests {
             r#"{"canEnter":false,"token":"t"}"#,
             r#"{"canEnter":false,"waiting":{"rank":1,"pollingPeriod":1}}"#,
             r#"{"canEnter":false,"token":"t","waiting":{"rank":1}}"#,
+            // An empty pass lets nobody in, and the first rank is 1.
+            r#"{"canEnter":true,"token":"t","pass":""}"#,
+            r#"{"canEnter":false,"token":"t","waiting":{"rank":0,"pollingPeriod":1}}"#,
         ] {
             assert!(matches!(read(200, None, body.as_bytes()), Answer::Invalid(_)), "{body}");
         }
@@ -300,18 +324,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn only_429_and_503_have_a_time_until_a_retry() {
-        let after = |status, value| match read(status, value, br#"{"code":"busy"}"#) {
-            Answer::Refused { code, retry_after_ms, .. } if code == "busy" => retry_after_ms,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(after(503, Some("2")), Some(2000));
-        assert_eq!(after(429, Some("7")), Some(7000));
-        assert_eq!(after(500, Some("2")), None);
-        assert_eq!(after(503, Some("Wed, 21 Oct 2026 07:28:00 GMT")), None);
-    }
-
     /// The same fault is counted together, whatever else is in the reply. Its field is named if it is missing.
     #[test]
     fn a_fault_of_a_reply_is_the_same_wherever_it_is_in_the_text() {
@@ -328,8 +340,21 @@ mod tests {
         let [short, long] = ["t", "tttttt"].map(|token| of(token, r#"{"rank":"secret","pollingPeriod":1}"#));
         assert_eq!(short, long);
         assert!(short.ends_with("a field is of another type") && !short.contains("secret"), "{short}");
+        assert!(of("t", r#"{"rank":0,"pollingPeriod":1}"#).ends_with(": a rank is 0"));
         assert!(why("{}".to_owned()).ends_with("missing field `canEnter`"));
         assert_eq!(why("<".to_owned()), why(" \n<".to_owned()));
+    }
+
+    #[test]
+    fn only_429_and_503_have_a_time_until_a_retry() {
+        let after = |status, value| match read(status, value, br#"{"code":"busy"}"#) {
+            Answer::Refused { code, retry_after_ms, .. } if code == "busy" => retry_after_ms,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(after(503, Some("2")), Some(2000));
+        assert_eq!(after(429, Some("7")), Some(7000));
+        assert_eq!(after(500, Some("2")), None);
+        assert_eq!(after(503, Some("Wed, 21 Oct 2026 07:28:00 GMT")), None);
     }
 
     #[test]

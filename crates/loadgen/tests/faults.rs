@@ -26,13 +26,14 @@ use tokio::net::TcpStream;
 
 /// Each fault, and the check that must fail. `WrongEta` shows in the figures of `eta` and `Stalls` in the latencies; no
 /// check fails for them, because objectives judge both.
-const FAULTS: [(Fault, &str); 7] = [
+const FAULTS: [(Fault, &str); 8] = [
     (Fault::TooManyAMinute, "over_admission_60s"),
     (Fault::TooManyASubWindow, "over_admission_sub_window"),
     (Fault::Reorders, "order"),
     (Fault::RaisesRanks, "rank_rises"),
     (Fault::LosesUsers, "evictions"),
     (Fault::SecondPass, "entered_once"),
+    (Fault::OnePass, "entered_once"),
     (Fault::WastesSlots, "slot_use"),
 ];
 

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Collected, Full};
 use hyper::{
     Request, Response,
     body::Incoming,
@@ -156,12 +156,20 @@ async fn reply(
     request: Request<Incoming>,
 ) -> Result<Response<Full<bytes::Bytes>>, Infallible> {
     let header = request.headers().get("x-rehearsal").map(|value| value.to_str().expect("text").to_owned());
-    heard.lock().expect("unpoisoned").push(header.unwrap_or_default());
+    let call = {
+        let mut heard = heard.lock().expect("unpoisoned");
+        heard.push(header.unwrap_or_default());
+        heard.len().to_string()
+    };
     let host = request.headers().get("host").map(|host| host.to_str().expect("text"));
     let host = request.uri().authority().map(hyper::http::uri::Authority::as_str).or(host);
     assert!(host.is_some_and(|host| host.starts_with(HOST)), "{host:?}");
-    drop(request.into_body().collect().await);
-    Ok(Response::new(Full::new(r#"{"canEnter":true,"token":"t","pass":"p"}"#.into())))
+    let body = request.into_body().collect().await.map(Collected::to_bytes).unwrap_or_default();
+    let body = serde_json::from_slice::<serde_json::Value>(&body).unwrap_or_default();
+    // Each user has a pass of the own, and the token says which.
+    let token = body["token"].as_str().unwrap_or(&call);
+    let entered = serde_json::json!({"canEnter": true, "token": token, "pass": token});
+    Ok(Response::new(Full::new(entered.to_string().into())))
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ const POLICY: Policy =
     Policy { admit_per_minute: 300, sub_windows: 20, polling_ms: 1_000, idle_ms: 60_000, opens_at: 60 };
 
 /// Each fault, the policy under which it shows soon, further arguments of `loadgen`, and the check that must fail.
-const FAULTS: [(Fault, Policy, &[&str], &str); 9] = [
+const FAULTS: [(Fault, Policy, &[&str], &str); 10] = [
     (
         Fault::TooManyAMinute,
         Policy { admit_per_minute: 20, sub_windows: 1, ..POLICY },
@@ -56,6 +56,7 @@ const FAULTS: [(Fault, Policy, &[&str], &str); 9] = [
     (Fault::RaisesRanks, POLICY, &[], "rank_rises"),
     (Fault::LosesUsers, POLICY, &[], "evictions"),
     (Fault::SecondPass, POLICY, &["--repeat", "1"], "entered_once"),
+    (Fault::OnePass, POLICY, &["--workers", "2"], "entered_once"),
     (Fault::WastesSlots, POLICY, &[], "slot_use"),
     (Fault::WrongEta, POLICY, &["--slo", "eta-mape=45%"], "slo:eta-mape"),
     (Fault::Stalls, POLICY, &["--slo", "p95=500ms"], "slo:p95"),
@@ -73,10 +74,11 @@ async fn rehearse_profile(profile: &str, policy: Policy, fault: Fault, more: &[&
     let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
     std::fs::write(path("profile.toml"), profile).expect("the directory takes files");
     let run = Command::new(env!("CARGO_BIN_EXE_loadgen"))
-        .args(["run", "--zone", http::ZONE, "--target", &format!("http://{address}"), "--workers", "1"])
+        .args(["run", "--zone", http::ZONE, "--target", &format!("http://{address}")])
         .args(["--profile", &path("profile.toml"), "--json", &path("run.json"), "--html", &path("run.html")])
         .args(["--admit-per-minute", &policy.admit_per_minute.to_string()])
         .args(["--sub-windows", &policy.sub_windows.to_string()])
+        .args(if more.contains(&"--workers") { &[][..] } else { &["--workers", "1"] })
         .args(more)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -94,8 +94,8 @@ fn promise(name: &str) -> Option<(Bilingual, Bilingual)> {
         "entered_once" => (
             "One entry per user",
             "입장은 한 번",
-            "Asking again returns the same pass, not a second one.",
-            "다시 물어도 같은 입장권을 받으며, 두 번째 입장권은 나오지 않습니다.",
+            "No two users receive the same pass, and asking again returns the same pass, not a second one.",
+            "서로 다른 사용자가 같은 입장권을 받지 않으며, 다시 물어도 두 번째 입장권이 아니라 같은 입장권을 받습니다.",
         ),
         "eta" => (
             "Expected wait",

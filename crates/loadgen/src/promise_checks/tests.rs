@@ -1,5 +1,7 @@
 //! Small stories, each with one property.
 
+use std::num::NonZeroU64;
+
 use super::*;
 use crate::story::{Call, End, Rise, ToldOpening, ToldWait};
 
@@ -39,6 +41,7 @@ fn story(number: u32, came_ms: u32, waits_ms: Option<u32>, in_ms: Option<u32>) -
         lapses: 0,
         rises: 0,
         worst_rise: None,
+        pass: None,
         second_pass: false,
         asked_again: false,
         unanswered_since_ms: None,
@@ -255,7 +258,22 @@ fn each_user_is_checked_alone() {
         assert_eq!(judged_as(None, std::slice::from_ref(&good), name).judgement, Judgement::Good, "{name}");
     }
     let again = Story { asked_again: true, ..good.clone() };
-    assert_eq!(judged_as(None, &[again], "entered_once").judgement, Judgement::Good);
+    assert_eq!(judged_as(None, std::slice::from_ref(&again), "entered_once").judgement, Judgement::Good);
+    // Nobody has to ask again to show that a pass has two users; they may be of different workers.
+    let with = |who, pass| Story { who, pass: NonZeroU64::new(pass), ..again.clone() };
+    let check = judged_as(None, &[with((1, 1), 7), with((2, 1), 8)], "entered_once");
+    assert_eq!(check.judgement, Judgement::Good, "{check:?}");
+    let same = [with((1, 1), 7), with((1, 2), 8), with((2, 1), 7), with((3, 9), 7)];
+    for asked_again in [true, false] {
+        let same = same.clone().map(|story| Story { asked_again, ..story });
+        let check = judged_as(None, &same, "entered_once");
+        assert_eq!((check.judgement, check.count), (Judgement::Bad, 2), "{check:?}");
+        assert!(
+            check.note.starts_with("Of 4 users who entered, 2 received the pass of another"),
+            "{check:?}"
+        );
+        assert!(check.worst.contains("User 1/1") && check.worst.contains("user 2/1"), "{check:?}");
+    }
     let mut bad = good.clone();
     bad.rises = 2;
     bad.worst_rise = Some(Rise { from: 1_000, to: 1_200, at_ms: 70 });

@@ -1,4 +1,4 @@
-//! Checks of each user alone: ranks, second passes, lost places, failed calls.
+//! Checks of each user alone: ranks, second passes, lost places, failed calls. Only passes are compared with those of others.
 //!
 //! Each is good only if a user did what could have shown the fault: polled again, or asked again after entering.
 //!
@@ -60,11 +60,31 @@ fn nobody_polled() -> Bilingual {
     )
 }
 
-/// Asking again after entering returns the same pass. A user with another pass or none was counted twice or lost the
-/// entry. Users ask again within the lifetime of the pass, so it cannot have expired.
+/// Each person enters once, with a pass of the own. Two users with the same pass are one entry to the service behind the waiting room. And
+/// asking again after entering returns the same pass: a user with another pass or none was counted twice or lost the entry. Users ask
+/// again within the lifetime of the pass, so it cannot have expired.
 pub(super) fn entered_once(stories: &[Story]) -> Check {
     let twice = count(stories, |story| story.second_pass);
     let again = count(stories, |story| story.asked_again);
+    let shared = with_a_shared_pass(stories);
+    if let Some(&(first, other)) = shared.first() {
+        let (shown, of) =
+            (grouped(shared.len() as u64), grouped(count(stories, |story| story.pass.is_some())));
+        let asked_again = grouped(twice);
+        let note = bilingual!(
+            "Of {of} users who entered, {shown} received the pass of another user. {asked_again} users who asked again after entering \
+             received another pass or none.",
+            "입장한 사용자 {of}명 중 {shown}명이 다른 사용자와 같은 입장권을 받았습니다. 입장한 뒤 다시 물은 사용자 중 {asked_again}명은 \
+             다른 입장권을 받거나 아무것도 받지 못했습니다."
+        );
+        let (a, b) = (name(first), name(other));
+        let [a_at, b_at] = [first, other].map(entered_at);
+        let worst = bilingual!(
+            "User {a} entered at {a_at}, and user {b} at {b_at}, with the same pass.",
+            "사용자 {a}는 {a_at}에, 사용자 {b}는 {b_at}에 같은 입장권으로 입장했습니다."
+        );
+        return check("entered_once", Judgement::Bad, shared.len() as u64 + twice, None, note, Some(worst));
+    }
     if twice == 0 && again == 0 {
         let note = bilingual!(
             "Nobody asked again after entering. It takes a larger share of users who do (--repeat), or more users who enter.",
@@ -76,8 +96,8 @@ pub(super) fn entered_once(stories: &[Story]) -> Check {
     let (shown, asked) = (grouped(twice), grouped(again.max(twice)));
     let note = match twice {
         0 => bilingual!(
-            "All {asked} users who asked again after entering received the same pass.",
-            "입장한 뒤 다시 물은 사용자 {asked}명이 모두 같은 입장권을 받았습니다."
+            "All {asked} users who asked again after entering received their own pass again.",
+            "입장한 뒤 다시 물은 사용자 {asked}명이 모두 자기 입장권을 다시 받았습니다."
         ),
         _ => bilingual!(
             "Of {asked} users who asked again after entering, {shown} received another pass or none.",
@@ -85,13 +105,33 @@ pub(super) fn entered_once(stories: &[Story]) -> Check {
         ),
     };
     let worst = stories.iter().find(|story| story.second_pass).map(|story| {
-        let (who, at) = (name(story), at(story.entered.map_or(story.ended_ms, |call| call.heard_ms)));
+        let (who, at) = (name(story), entered_at(story));
         bilingual!(
             "User {who} entered at {at}; asking again did not return the same pass.",
             "사용자 {who}는 {at}에 입장했는데, 다시 물었을 때 같은 입장권을 받지 못했습니다."
         )
     });
     check("entered_once", judged(twice == 0), twice, None, note, worst)
+}
+
+fn entered_at(story: &Story) -> String {
+    at(story.entered.map_or(story.ended_ms, |call| call.heard_ms))
+}
+
+/// The users who received the pass of another one, each after the one who entered before with it; the first of them first.
+fn with_a_shared_pass(stories: &[Story]) -> Vec<(&Story, &Story)> {
+    let mut entered: Vec<_> = stories
+        .iter()
+        .filter_map(|story| Some((story.pass?, story.entered.map(|call| call.heard_ms), story)))
+        .collect();
+    entered.sort_unstable_by_key(|&(pass, at_ms, story)| (pass, at_ms, story.who));
+    let mut shared: Vec<_> = entered
+        .windows(2)
+        .filter(|pair| pair[0].0 == pair[1].0)
+        .map(|pair| (pair[1].1, (pair[0].2, pair[1].2)))
+        .collect();
+    shared.sort_by_key(|&(at_ms, (_, story))| (at_ms, story.who));
+    shared.into_iter().map(|(_, pair)| pair).collect()
 }
 
 /// A user who is never silent for the idle time keeps the place. Silences run from the sending of one call to the reply

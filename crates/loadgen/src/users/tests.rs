@@ -75,6 +75,7 @@ fn a_story_records_what_the_user_heard() {
         lapses: 1,
         rises: 1,
         worst_rise: Some(Rise { from: 20, to: 25, at_ms: 3015 }),
+        pass: Some(digest("p")),
         second_pass: false,
         asked_again: false,
         unanswered_since_ms: None,

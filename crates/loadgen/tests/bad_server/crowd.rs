@@ -79,6 +79,7 @@ pub(crate) fn run(crowd: Crowd, room: &mut Room) -> Vec<Story> {
                 lapses: 0,
                 rises: 0,
                 worst_rise: None,
+                pass: None,
                 second_pass: false,
                 asked_again: false,
                 unanswered_since_ms: None,
@@ -148,6 +149,7 @@ impl User {
         match answer {
             Answer::Enter { pass } if story.entered.is_none() => {
                 story.entered = Some(call);
+                story.pass = std::num::NonZeroU64::new(pass);
                 (story.end, story.ended_ms) = (End::Entered, call.heard_ms);
                 self.pass = pass;
                 story.who.1.is_multiple_of(3).then_some(1_000)
