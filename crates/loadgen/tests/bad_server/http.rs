@@ -172,7 +172,8 @@ impl Server {
                     Answer::Wait { .. } => ("wait", waiting(answer)),
                     Answer::Gone => ("problem", json!({"status": 410, "code": "gone"})),
                 };
-                let event = format!("{head}id: {ticket}\nevent: {name}\ndata: {data}\n\n");
+                // A comment follows each event.
+                let event = format!("{head}id: {ticket}\nevent: {name}\ndata: {data}\n\n:\n\n");
                 let Answer::Wait { period_ms, .. } = answer else {
                     drop(events.send(event).await);
                     return;
