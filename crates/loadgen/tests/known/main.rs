@@ -24,8 +24,10 @@ fn run(server: &Server, dir: &Path, profile: &str, more: &[&str]) -> Command {
 fn command(what: &str, server: &Server, dir: &Path, profile: &str, more: &[&str]) -> Command {
     let toml = dir.join("profile.toml");
     std::fs::write(&toml, profile).expect("the run");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loadgen"));
+    // Under `nohup` the tests, too, would run with an ignored SIGHUP, which a child inherits.
+    let mut command = Command::new("env");
     command
+        .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_loadgen")])
         .args([what, "--zone", "Z", "--target", &format!("http://{}", server.address)])
         .args(["--profile", toml.to_str().expect("the run")])
         .args(more)

@@ -42,20 +42,20 @@ pub(super) struct Signals {
 impl Signals {
     /// From now on, these signals do not end the process.
     pub(super) fn handle() -> Result<Self, Failure> {
-        let handle = |kind| {
-            let why = |e| Failure::new(failure::UNAVAILABLE, format_args!("signals cannot be handled: {e}"));
-            signal(kind).map_err(why)
-        };
-        let (terminate, interrupt) = (handle(SignalKind::terminate())?, handle(SignalKind::interrupt())?);
-        Ok(Self { reload: handle(SignalKind::hangup())?, stop: StopSignal { terminate, interrupt } })
+        let (terminate, interrupt) = (handled(SignalKind::terminate())?, handled(SignalKind::interrupt())?);
+        Ok(Self { reload: handled(SignalKind::hangup())?, stop: StopSignal { terminate, interrupt } })
     }
 }
 
 /// From now on, a write beyond the limit of a file's size fails, as one to a full disk does. It does not end the process.
 pub(super) fn outlive_full_files() -> Result<(), Failure> {
-    let why = |e| Failure::new(failure::UNAVAILABLE, format_args!("signals cannot be handled: {e}"));
     // The handler stays when what hears of the signal is dropped.
-    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop).map_err(why)
+    handled(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())).map(drop)
+}
+
+fn handled(kind: SignalKind) -> Result<Signal, Failure> {
+    let why = |e| Failure::new(failure::UNAVAILABLE, format_args!("signals cannot be handled: {e}"));
+    signal(kind).map_err(why)
 }
 
 /// SIGTERM and SIGINT.
