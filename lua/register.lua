@@ -50,14 +50,14 @@ local function lost(has, has_born)
   local life, of = math.floor(rev / LIFE), math.floor(has / LIFE)
   if life == of and born > 0 and has_born > 0 then life, of = born, has_born end
   local more = (has - written_back) % AGAIN
-  local knew_less = kept and life == of and since and has > written_back and has < again and more > 0 and more < AGAIN / 2
-  local is_lost = not kept or life > of or (life == of and (rev < has or knew_less))
+  local knew_less = life == of and since and has > written_back and has < again and more > 0 and more < AGAIN / 2
+  local is_lost = not kept or life > of or (life == of and rev < has) or knew_less
   return has > 0 and is_lost, life == of and math.max(rev - has, 0) or 0, knew_less
 end
 
 -- Notes that a field is changed by the next revision.
 local function note_since(field)
-  if not since or written_back == 0 then return end
+  if not since then return end
   if not string.find(since .. ' ', ' ' .. field .. ' ', 1, true) then since = since .. ' ' .. field end
   if #since <= SINCE then redis.call('HSET', KEYS[1], '#since', string.format('%.0f', rev + 1) .. since) end
 end

@@ -38,6 +38,7 @@ fn publishing_allocates_nothing() {
         bus.subscribe("one", Scope::Private, Kinds::of(&[Kind::Joined])).expect("its right");
     let reader = std::thread::spawn(move || while subscription.next_blocking().is_some() {});
     let joined = |first| Joined { zone: ZoneNumber::NONE, epoch: 1, first, count: 1, entered: 0, at_ms: 0 };
+    assert!(bus.enlist());
     let before = ALLOCATIONS.get();
     bus.publish(joined(0));
     assert!(ALLOCATIONS.get() > before, "making the ring allocates, and is counted");

@@ -178,7 +178,7 @@ fn decoded(what: &str, text: &str) -> Result<Option<String>, AddressFault> {
 
 /// `HOST:PORT`, with brackets around an IPv6 address.
 #[must_use]
-pub fn authority(host: &str, port: u16) -> String {
+pub fn authority((host, port): &(String, u16)) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
@@ -194,9 +194,9 @@ impl fmt::Display for Address {
         if self.user.is_some() || self.password.is_some() {
             write!(f, "{}:***@", self.user.as_deref().unwrap_or(""))?;
         }
-        for (index, (host, port)) in self.hosts.iter().enumerate() {
+        for (index, server) in self.hosts.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
-            write!(f, "{comma}{}", authority(host, *port))?;
+            write!(f, "{comma}{}", authority(server))?;
         }
         match &self.service {
             Some(name) => write!(f, "?service={name}"),

@@ -37,6 +37,7 @@ use crate::{
     http::{cors::Origins, waiting_page::WaitSettings},
     keys::SealSettings,
     otlp::OtlpSettings,
+    output::one_line,
     passes::PassSettings,
     stores::StoreSettings,
     tls::TlsSettings,
@@ -68,19 +69,6 @@ impl ConfigFault {
     pub fn new(line: String) -> Self {
         Self(line)
     }
-}
-
-/// Escapes control characters, because quoted parts of a file may hold line breaks.
-pub(crate) fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for char in text.chars() {
-        if char.is_control() {
-            line.extend(char.escape_default());
-        } else {
-            line.push(char);
-        }
-    }
-    line
 }
 
 /// Reads the routes of a file that has nothing else. Each has a name, which no route of a configuration file has by its number.

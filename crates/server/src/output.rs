@@ -1,4 +1,4 @@
-//! Writes to standard output, for all commands.
+//! Writes to standard output, and makes texts fit for a terminal, for all commands.
 //!
 //! Invariant: output that could not be written never ends with exit code 0. A standard output that was closed before the start is not a
 //! failure, because the caller wants no output.
@@ -20,6 +20,19 @@ fn write(out: &mut impl Write, text: &str) -> Result<(), Failure> {
         ErrorKind::BrokenPipe => Failure::new(failure::UNREAD, "nobody reads the output"),
         _ => Failure::new(failure::IO, format_args!("standard output cannot be written: {error}")),
     })
+}
+
+/// Escapes control characters: quoted parts of a file may hold line breaks, and a terminal obeys what a server may have sent.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() {
+            line.extend(char.escape_default());
+        } else {
+            line.push(char);
+        }
+    }
+    line
 }
 
 #[cfg(test)]

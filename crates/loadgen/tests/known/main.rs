@@ -2,7 +2,11 @@
 
 mod server;
 
-use std::{path::Path, process::Stdio, time::Duration};
+use std::{
+    path::Path,
+    process::{Output, Stdio},
+    time::Duration,
+};
 
 use loadgen::{
     file::{self, Run},
@@ -49,12 +53,15 @@ async fn end(child: Child, dir: &Path) -> (i32, Run) {
     (code, run)
 }
 
+/// What was printed, and the exit code. It must end within so many seconds.
+async fn output(child: Child, most_s: u64) -> Output {
+    let ended = tokio::time::timeout(Duration::from_secs(most_s), child.wait_with_output());
+    ended.await.expect("it ends in time").expect("the run")
+}
+
 /// The exit code, what was printed, and the run that it wrote.
 async fn end_with_output(child: Child, dir: &Path) -> (i32, String, Run) {
-    let ended = tokio::time::timeout(Duration::from_secs(60), child.wait_with_output())
-        .await
-        .expect("the run")
-        .expect("the run");
+    let ended = output(child, 60).await;
     let said = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
     let run = file::read(&dir.join("run.json")).unwrap_or_else(|error| panic!("{error}: {said}"));
     (ended.status.code().expect("the run"), said.into_owned(), run)
@@ -166,8 +173,7 @@ async fn a_run_can_be_interrupted_during_its_first_call() {
             .expect("the run");
         let (_called, _) = silent.accept().await.expect("a call");
         kill_process(pid(&child), Signal::INT).expect("the run");
-        let ended = tokio::time::timeout(Duration::from_secs(20), child.wait_with_output());
-        let ended = ended.await.expect("at once").expect("the run");
+        let ended = output(child, 20).await;
         let said = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(4), "{said}");
         assert!(said.contains("was stopped before it began"), "{said}");
@@ -314,8 +320,7 @@ async fn an_interrupted_search_says_so() {
     let child = search.spawn().expect("the run");
     server.called().await;
     kill_process(pid(&child), Signal::INT).expect("the run");
-    let ended = tokio::time::timeout(Duration::from_secs(60), child.wait_with_output());
-    let ended = ended.await.expect("the run").expect("the run");
+    let ended = output(child, 60).await;
     let said = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(4), "{said}");
     assert!(said.contains("loadgen: the search was stopped"), "{said}");

@@ -166,7 +166,7 @@ impl Inspector {
     ) -> Result<Answer, String> {
         let limit = self.access.settings.command_timeout;
         let asked = timeout(limit, link.send(vec![question.command()])).await;
-        let answers = asked.map_err(|_| format!("{}: no answer in time", authority(&server.0, server.1)))?;
+        let answers = asked.map_err(|_| format!("{}: no answer in time", authority(server)))?;
         answers?.pop().ok_or_else(|| "no answer".to_owned())
     }
 }

@@ -26,14 +26,13 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval_at, sleep, timeout},
 };
 
-use crate::address::authority;
-
 use super::{
     link::Link,
     redis_rs::{Connection, connect},
     routes::{Routes, Shared, redirected},
     server::{BACKOFF, HostPort},
 };
+use crate::address::authority;
 
 /// How many messages may wait behind the connection, and again behind the task that reads it. Further messages are
 /// dropped and counted.
@@ -144,7 +143,7 @@ async fn subscribe<L: Link>(
     sender: &mpsc::Sender<ChannelEvent>,
 ) -> Ended {
     let settings = &shared.access.settings;
-    let named = |reason: &str| format!("{}: {reason}", authority(&server.0, server.1));
+    let named = |reason: &str| format!("{}: {reason}", authority(server));
     let ended = |reason: &str, was_active| Ended { reason: named(reason), redirect: None, was_active };
     let (pushes, mut pushed) = mpsc::channel(QUEUE);
     let missed = Arc::new(AtomicU64::new(0));

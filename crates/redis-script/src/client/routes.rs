@@ -168,8 +168,8 @@ impl<L: Link> Routes<L> {
                         SendError::Unconnected => "connection",
                         SendError::Late => "answer",
                     };
-                    let (host, port) = server.host_port();
-                    let text = format!("{}: no {no} within {} ms", authority(host, *port), limit.as_millis());
+                    let server = authority(server.host_port());
+                    let text = format!("{server}: no {no} within {} ms", limit.as_millis());
                     return Err(ClientError::Away(text));
                 }
             };
@@ -329,7 +329,7 @@ impl<L: Link> Shared<L> {
         let limit_ms = settings.connect_timeout.as_millis();
         let servers = self.map().servers();
         let told_of = servers.keys().filter(|server| !address.hosts.contains(server));
-        let names: Vec<_> = told_of.map(|(host, port)| authority(host, *port)).collect();
+        let names: Vec<_> = told_of.map(authority).collect();
         match names.as_slice() {
             [] => format!("no connection to {address} within {limit_ms} ms"),
             names => format!(
@@ -345,7 +345,7 @@ impl<L: Link> Shared<L> {
         self.note_cluster_of(server, Found::ByRedirect);
     }
 
-    fn note_cluster_of(&self, (host, port): &HostPort, found: Found) {
+    fn note_cluster_of(&self, server: &HostPort, found: Found) {
         let address = &self.access.address;
         if address.topology == Topology::Cluster {
             return;
@@ -355,7 +355,7 @@ impl<L: Link> Shared<L> {
         }
         if !self.is_cluster_told.swap(true, Ordering::Relaxed) {
             let written = Address { topology: Topology::Cluster, service: None, ..address.clone() };
-            let server = authority(host, *port);
+            let server = authority(server);
             tracing::warn!(
                 "the store is {address}, and {server} belongs to a cluster: write store = \"{written}\", with more \
                  than one of its servers"
@@ -373,14 +373,14 @@ impl<L: Link> Shared<L> {
         }
         let asked = timeout(self.access.settings.connect_timeout, topology::kind::<L>(&self.access, &server));
         // A user who may not ask is no reason to warn.
-        let (Ok(Some(kind)), (host, port)) = (asked.await, &server) else { return };
+        let Ok(Some(kind)) = asked.await else { return };
         match kind {
             Kind::Alone => {}
             Kind::Cluster => self.note_cluster_of(&server, Found::BySaying),
             Kind::Sentinel => tracing::warn!(
                 "the store is {address}, and {} is a Sentinel, which keeps no data: write store = \
                  \"{}\" with the name of its service",
-                authority(host, *port),
+                authority(&server),
                 sentinel_form(address)
             ),
         }

@@ -53,7 +53,8 @@ pub(super) struct Access {
 impl Access {
     /// Opens a connection, within the connect timeout, and sends a PING: the kernel accepts connections for a frozen
     /// server, too.
-    pub(super) async fn open<L: Link>(&self, (host, port): &HostPort) -> Result<L, String> {
+    pub(super) async fn open<L: Link>(&self, server: &HostPort) -> Result<L, String> {
+        let (host, port) = server;
         let limit = self.settings.connect_timeout;
         let open = async {
             let link = L::open(host, *port, &self.address, &self.settings).await?;
@@ -70,7 +71,7 @@ impl Access {
             }
             Err(_) => Err(format!("no connection within {} ms", limit.as_millis())),
         };
-        opened.map_err(|error| format!("{}: {error}", authority(host, *port)))
+        opened.map_err(|error| format!("{}: {error}", authority(server)))
     }
 
     /// Opens a connection to a Sentinel: with the Sentinels' own login, or else with that of the servers, or without one.
@@ -323,7 +324,7 @@ impl<L> State<L> {
     }
 
     fn named(&self, reason: &str) -> String {
-        format!("{}: {reason}", authority(&self.host_port.0, self.host_port.1))
+        format!("{}: {reason}", authority(&self.host_port))
     }
 }
 

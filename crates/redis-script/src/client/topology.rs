@@ -32,7 +32,7 @@ pub(super) async fn ask<L: Link>(
     topology: Topology,
     asked: HostPort,
 ) -> Result<Layout, String> {
-    let error = |what: &str| format!("{}: {what}", authority(&asked.0, asked.1));
+    let error = |what: &str| format!("{}: {what}", authority(&asked));
     let all_slots = |primary: HostPort| Layout {
         ranges: vec![(0, u16::MAX, primary)],
         known: BTreeSet::new(),

@@ -16,8 +16,10 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 use tokio::{net::TcpStream, time::timeout};
 
-use super::show;
-use crate::failure::{self, Failure};
+use crate::{
+    failure::{self, Failure},
+    output::one_line,
+};
 
 /// How long a server may take to reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(15);
@@ -125,7 +127,7 @@ impl Client {
         if status < 400 {
             return Ok(response);
         }
-        let text = |member: &str| show::plain(response.value[member].as_str().unwrap_or_default());
+        let text = |member: &str| one_line(response.value[member].as_str().unwrap_or_default());
         let (title, detail, code) = (text("title"), text("detail"), text("code"));
         let colon = if detail.is_empty() { "" } else { ": " };
         let zone = path.strip_prefix("/admin/v1/zones/").and_then(|rest| rest.split(['/', '?']).next());
@@ -142,7 +144,7 @@ impl Client {
                 )
             }
             (_, "unknown_zone", Some(zone)) => {
-                format!("; `weir zones list` lists them, and {} is none", show::plain(zone))
+                format!("; `weir zones list` lists them, and {} is none", one_line(zone))
             }
             (_, "changed_meanwhile", _) => "; look at it, and repeat the command".to_owned(),
             _ => String::new(),

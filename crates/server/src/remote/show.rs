@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::clock::in_utc;
+use crate::{clock::in_utc, output::one_line};
 pub(super) use routes::{explanation, routes, routes_change};
 
 /// The style of the output.
@@ -393,17 +393,10 @@ fn list(value: &Value) -> &[Value] {
 /// A value as text, with control characters escaped.
 fn text(value: &Value) -> String {
     match value {
-        Value::String(text) => plain(text),
+        Value::String(text) => one_line(text),
         Value::Null => "-".to_owned(),
-        other => plain(&other.to_string()),
+        other => one_line(&other.to_string()),
     }
-}
-
-/// A text of a server without control characters, which a terminal would obey.
-pub(super) fn plain(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
-        .collect()
 }
 
 /// An instant in milliseconds since 1970, in UTC.

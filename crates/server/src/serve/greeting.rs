@@ -8,10 +8,7 @@ use std::{
 use admission::{Definition, Event, Stage, ZoneId};
 use gate::definitions;
 
-use crate::{
-    clock::unix_ms,
-    config::{Config, one_line},
-};
+use crate::{clock::unix_ms, config::Config, output::one_line};
 
 /// The most zones that are listed; more are counted.
 const MAX_ZONES: usize = 20;

@@ -199,7 +199,7 @@ async fn look(
     inspector: &Inspector,
     report: &mut Report,
 ) -> Option<Server> {
-    let place = format!("{cell_name} {}", authority(&host.0, host.1));
+    let place = format!("{cell_name} {}", authority(&host));
     match inspector.ask(&host, Question::Info).await {
         Ok(Ok(answer)) => Some(Server { host, place, info: text(&answer).unwrap_or_default() }),
         Ok(Err(why)) => {
@@ -279,7 +279,7 @@ async fn check_group(cell: &Cell<'_>, group: &[Server], inspector: &Inspector, r
         let began_s = now_s.saturating_sub(server.number("uptime_in_seconds").unwrap_or(0));
         let is_fresh = saved_s > began_s + 1 && saved_s + OLD_SAVE_S > now_s;
         if has_schedule || is_fresh || server.field("aof_enabled") == Some("1") {
-            saves.push(authority(&server.host.0, server.host.1));
+            saves.push(authority(&server.host));
         }
     }
     report.judge(
@@ -533,7 +533,7 @@ async fn check_sentinels(cell: &str, address: &Address, inspector: &Inspector, r
     let service = address.service.clone().unwrap_or_default();
     let mut known = 0;
     for host in &address.hosts {
-        let place = format!("{cell} sentinel {}", authority(&host.0, host.1));
+        let place = format!("{cell} sentinel {}", authority(host));
         match inspector.ask_sentinel(host, Question::Service(&service)).await {
             Ok(Ok(Value::Array(parts))) => {
                 let words: Vec<_> = parts.iter().map(|part| text(part).unwrap_or_default()).collect();
