@@ -43,7 +43,7 @@ pub(crate) fn assert_enough(counts: &[(&str, u64)], floors: &[(&str, u64)], (fir
 
 /// The first seed of the test command's runs. They are at least so many.
 const FIRST_SEED: u64 = 1;
-const FEWEST_OF_TESTS: u64 = 50;
+const FEWEST_OF_TESTS: u64 = 30;
 
 /// The fewest runs for which floors count in another range of seeds.
 const FEWEST_RUNS: u64 = 300;
@@ -67,7 +67,7 @@ fn what_is_not_judged_is_noticed() {
     assert!(too_few(&[("windows", 200), ("pairs", 20)], &floors, (1, 200)).is_empty());
     assert_eq!(too_few(&[("windows", 199), ("pairs", 20)], &floors, (1, 200)).len(), 1);
     assert_eq!(too_few(&[("windows", 200)], &floors, (1, 200)), ["0 pairs, at least 20 expected"]);
-    assert!(too_few(&[], &floors, (1, 49)).is_empty(), "a few runs are no sample");
+    assert!(too_few(&[], &floors, (1, 29)).is_empty(), "a few runs are no sample");
     assert!(too_few(&[], &floors, (7_000, 299)).is_empty(), "others differ by chance");
     assert_eq!(too_few(&[], &floors, (7_000, 300)).len(), 2);
 }
