@@ -40,14 +40,20 @@ pub(crate) fn polls_are_answered_and_nobody_enters() {
     let mut weir = start(&held);
     let join = || weir.post("/traffic/wait", &body("Z", None));
     let entry = |token: &str| Answer::of(&weir.post("/traffic/entry", &body("Z", Some(token))));
-    let tokens: Vec<String> = (0..40).map(|_| Answer::of(&join()).token).collect();
+    let mut tokens: Vec<String> = (0..41).map(|_| Answer::of(&join()).token).collect();
     eventually("the server's own view has all of them", || {
         let metrics = weir.admin_get("/metrics");
-        metrics.text().contains("weir_zone_waiting_tickets{zone=\"Z\"} 40").then_some(())
+        metrics.text().contains("weir_zone_waiting_tickets{zone=\"Z\"} 41").then_some(())
     });
     limit_files(&weir, Some(0));
     let refused = join();
     assert_eq!((refused.status, refused.problem().as_str()), (503, "store_away"));
+    // The store may write it later.
+    let last = tokens.pop().expect("there are 41");
+    let refused = weir.post("/traffic/leave", &body("Z", Some(&last)));
+    let told = &refused.json()["detail"];
+    assert_eq!(refused.status, 503);
+    assert!(told.as_str().is_some_and(|told| told.ends_with("leave again")), "{refused:?}");
 
     // The zone is opened, but nobody enters, because an entry cannot be stored.
     weir.setup().write_config(&auto);

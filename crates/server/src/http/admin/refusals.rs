@@ -30,9 +30,9 @@ impl Refusals {
     /// The guard refused a request from this address.
     pub(in crate::http) fn by_the_guard(&self, from: IpAddr, problem: &Problem) {
         if let Some(unnamed) = self.take(Instant::now()) {
-            // The reason may hold a part of the request; as `Debug` it stays on its line.
+            // The reason may hold a part of the request. A string is quoted in plain lines, and a value in JSON.
             tracing::warn!(
-                %from, code = problem.code.name, reason = ?problem.detail, others_not_logged = unnamed,
+                %from, code = problem.code.name, reason = &*problem.detail, others_not_logged = unnamed,
                 "a request to the admin API was refused"
             );
         }

@@ -301,7 +301,7 @@ async fn leave_zone(
     match left {
         Ok(Departure::Waits) | Err(Refusal::Gone | Refusal::BadToken) => Ok(false),
         Ok(_) => Ok(true),
-        Err(refusal) => Err(refusal.into()),
+        Err(refusal) => Err(Problem::of_leaving(refusal)),
     }
 }
 

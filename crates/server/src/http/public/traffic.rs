@@ -75,7 +75,7 @@ pub(super) async fn leave(
     let holder = state.gate.holder(&zone, token).await?;
     let mut watch = context.watch("leave", &zone);
     requests.obey(watch.limits(holder.ask_limits(&state.limits, client)).await.as_ref())?;
-    holder.leave(address_digest(client), &mut watch.trips).await?;
+    holder.leave(address_digest(client), &mut watch.trips).await.map_err(Problem::of_leaving)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
