@@ -18,7 +18,8 @@
 --                that of another line, which servers remembered in epochs before this one, see restore.lua. And keys -> "minute count":
 --                how many joins with a key there were, see join.lua. And ahead -> "epoch number": see moved_ahead_from in enter.lua. And
 --                reign -> since when the process that has the state is a primary, see unknown_run
---       5 on     exists while this process is known to hold the state; since when calls have been late, or nothing; not replicated
+--       5 on     exists while this process is known to hold the state: which process it is, and since when calls have been late, or
+--                nothing; not replicated
 --       6 t1, 7 t2  temporary, empty between calls
 --       8 srv    hash: server that makes decisions -> "epoch seen": up to which epoch it has given back what it remembers,
 --                and when it last called, by the zone's clock; and then RETIRED if it stopped, see retire.lua. And ANYBODY, as long as
@@ -228,8 +229,17 @@ end
 -- zone's clock back, unless calls have been late for SET_MS and none was in time: then the clock was set.
 local is_bounded, is_late
 local leap_ms = 0
--- What `on` says: since when calls have been late, by the clock of Redis; nil if the last one was in time.
+-- What `on` says of late calls, nil if it is not of this process: since when, by the clock of Redis; nothing if the last one was in time.
 local mark, late_since
+-- What tells this process from others, without a command: where it has a table. A full copy of the data brings the mark of the process
+-- that sent it, and that does not end for as long as the clocks of the two nodes differ.
+local own_mark = tostring(redis)
+local function set_mark(late)
+  redis.set_repl(redis.REPL_NONE)
+  call('SET', KEYS[5], own_mark .. ' ' .. late, 'PX', ON_MS)
+  redis.set_repl(redis.REPL_ALL)
+end
+
 local function set_clock(is_other)
   local time = call('TIME')
   wall = time[1] * 1000 + floor(time[2] / 1000)
@@ -829,10 +839,11 @@ end
 -- The number of this process, and that of its time as a primary; nil if it is known to have held the state at the last call. Whoever becomes
 -- a primary again keeps the first number, and Redis gives it a new one of the second kind: meanwhile another process may have gone on.
 local function unknown_run()
-  mark = redis.pcall('GET', KEYS[5])
+  local text = redis.pcall('GET', KEYS[5])
   -- A value of another type says nothing, and is replaced.
-  if type(mark) == 'table' then mark = false end
-  late_since = mark and tonumber(mark) or nil
+  local is_own = type(text) == 'string' and string.sub(text, 1, #own_mark) == own_mark
+  mark = is_own and string.sub(text, #own_mark + 2) or nil
+  late_since = mark and tonumber(mark)
   if mark then return nil end
   local function number(section, name)
     return tonumber(string.sub(string.match(call('INFO', section), name .. ':(%x+)'), 1, 12), 16)
@@ -900,18 +911,14 @@ local function check_process(now, run, reign, is_other, has_list)
     call('SET', KEYS[1], header())
   end
   if not has_list or call('EXISTS', KEYS[4]) == 1 then call('HSET', KEYS[4], 'reign', int(reign)) end
-  redis.set_repl(redis.REPL_NONE)
-  call('SET', KEYS[5], '', 'PX', ON_MS)
-  redis.set_repl(redis.REPL_ALL)
+  set_mark('')
 end
 
 -- Notes since when calls have been late.
 local function note_late()
   local now_is = late_since and int(late_since) or ''
   if not is_bounded or now_is == (mark or '') then return end
-  redis.set_repl(redis.REPL_NONE)
-  call('SET', KEYS[5], now_is, 'PX', ON_MS)
-  redis.set_repl(redis.REPL_ALL)
+  set_mark(now_is)
 end
 
 -- The part of the state that is missing, though the rest says that it is there; nil if the state is whole. It costs two

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Begins each script on the server, on its first line. Takes the instant and the ids of the process from the end of `ARGV`.
-const PINNED: &str = "local redis = (function(real) \
+const PINNED: &str = "local redis, tostring = (function(real) \
     local reign, run = table.remove(ARGV), table.remove(ARGV); local us = tonumber(table.remove(ARGV)); \
     local function int(n) return string.format('%.0f', n) end; \
     local function at(ms) return int(math.floor(us / 1000) + ms) end; \
@@ -42,7 +42,8 @@ const PINNED: &str = "local redis = (function(real) \
       end; \
       return real.call(name, key, ...) \
     end; \
-    return setmetatable({ call = call }, { __index = real }) end)(redis); ";
+    local function text_of() return 'table: 0x' .. string.sub(run, 1, 12) end; \
+    return setmetatable({ call = call }, { __index = real }), text_of end)(redis); ";
 
 /// Deletes keys.
 static DELETE: LazyLock<Script> =

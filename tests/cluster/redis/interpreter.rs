@@ -91,6 +91,7 @@ impl Interpreter {
         math.raw_remove("random")?;
         math.raw_remove("randomseed")?;
         globals.raw_set("redis", functions(&lua, &keys)?)?;
+        globals.raw_set("tostring", text_of(&lua, &keys)?)?;
         let packing = lua.create_table()?;
         packing.raw_set("pack", lua.create_function(pack)?)?;
         packing.raw_set("unpack", lua.create_function(unpack)?)?;
@@ -233,6 +234,15 @@ fn raised(lua: &Lua, text: impl Into<String>) -> mlua::Error {
 fn raised_by_lua(lua: &Lua, text: &str) -> mlua::Error {
     let line = line(lua);
     mlua::Error::external(Raised { text: format!("ERR {CHUNK}:{line}: {text}"), line })
+}
+
+/// `tostring`, for which the table `redis` is elsewhere in each process.
+fn text_of(lua: &Lua, keys: &Rc<RefCell<Keys>>) -> mlua::Result<Function> {
+    let (ours, of_lua): (_, Function) = (Rc::clone(keys), lua.globals().raw_get("tostring")?);
+    lua.create_function(move |lua, value: LuaValue| match value {
+        LuaValue::Table(_) => lua.create_string(format!("table: 0x{}", &ours.borrow().run_id[..12])),
+        value => of_lua.call(value),
+    })
 }
 
 /// The table `redis`.

@@ -54,6 +54,8 @@ pub enum Rule {
     Ended = 18,
     /// The bounds of an earlier epoch do not keep the zone's clock from running ahead.
     Earlier = 19,
+    /// A mark of another process counts, which a full copy of its data brought.
+    Mark = 20,
 }
 
 impl Rule {
@@ -95,6 +97,7 @@ impl Rule {
             Self::Anew => &[("    z.earlier_at, z.earlier = z.presumed_at, z.presumed\n", "")],
             Self::Ended => &[("if is_left_behind or s.ended > has then", "if false then")],
             Self::Earlier => &[("local is_ahead = hi >= z.now and shown > hi", "local is_ahead = false")],
+            Self::Mark => &[("string.sub(text, 1, #own_mark) == own_mark", "true")],
             Self::Kept => &[("  if next(freed) then add_kept(freed, parts) end\n", "")],
         }
     }
@@ -138,7 +141,7 @@ pub(super) fn script(script: &'static Script) -> &'static Script {
 }
 
 /// All rules.
-pub const RULES: [Rule; 19] = [
+pub const RULES: [Rule; 20] = [
     Rule::Revision,
     Rule::Cap,
     Rule::Restore,
@@ -158,6 +161,7 @@ pub const RULES: [Rule; 19] = [
     Rule::Anew,
     Rule::Ended,
     Rule::Earlier,
+    Rule::Mark,
 ];
 
 #[cfg(test)]
