@@ -368,7 +368,7 @@ local function start_segment(s)
   call('PERSIST', s.lost_key)
   s.known, s.changed = true, true
   s.generation, s.seen_all, s.rev = floor(z.now / generation_ms()), z.seen_all, z.rev
-  s.stamped = call('EXISTS', s.entry_key)
+  s.stamped, s.ended = call('EXISTS', s.entry_key), call('EXISTS', s.lost_key) * z.rev
   set_live(s, call('BITCOUNT', s.live_key))
   hear_everybody(s)
 end
@@ -963,6 +963,8 @@ local function missing_part(has_list)
     if s.live > 0 then parts[#parts + 1] = s.live_key end
     if s.present > 0 then parts[#parts + 1] = s.here_key end
     if s.stamped > 0 and s.index >= z.base then parts[#parts + 1] = s.entry_key end
+    -- A freed segment has nobody who waits and no entries. What it knows of who does not come back ends after a while.
+    if s.ended > 0 and s.index >= z.base and s.live + s.stamped > 0 then parts[#parts + 1] = s.lost_key end
     if s.live == 0 and (s.stamped == 0 or s.index < z.base) then freed[s.index] = s end
   end
   if next(freed) then add_kept(freed, parts) end

@@ -472,6 +472,15 @@ impl Auditor {
     /// A store without any data came into use.
     pub(crate) fn wipe(&mut self, now: u64) {
         self.wiped.push(now);
+        // An operator's last change is lost with it if no server runs that has read of it.
+        let since = self.policies.last().map_or(0, |&(since, ..)| since);
+        let has_read = |life: &Life| {
+            let read = self.read_register.get(&life.server).copied().unwrap_or(0);
+            life.until == u64::MAX && read >= since.max(life.from)
+        };
+        if !self.lives.iter().any(has_read) {
+            self.keep_policy_before();
+        }
     }
 
     /// An operator changes how long passes are valid.

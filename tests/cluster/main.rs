@@ -355,7 +355,7 @@ fn without_a_guard() {
         Rule::Opening => Plan::of(seed).with_an_opening(),
         Rule::Dealt | Rule::Undrawn => Plan::of(seed).with_a_draw(),
         Rule::Inside | Rule::Unseen => Plan::of(seed).with_people_inside(),
-        Rule::Kept => Plan::of(seed).with_keys_lost(),
+        Rule::Kept | Rule::Gone => Plan::of(seed).with_keys_lost(),
         _ if setting("WEIR_CLUSTER_OF_A_FILE", 0) == 1 => Plan::of(seed).with_a_file(),
         _ => Plan::of(seed),
     };

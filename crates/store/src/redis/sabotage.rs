@@ -56,6 +56,8 @@ pub enum Rule {
     Earlier = 19,
     /// A mark of another process counts, which a full copy of its data brought.
     Mark = 20,
+    /// Nobody looks whether what says who does not come back is missing.
+    Gone = 21,
 }
 
 impl Rule {
@@ -98,6 +100,9 @@ impl Rule {
             Self::Ended => &[("if is_left_behind or s.ended > has then", "if false then")],
             Self::Earlier => &[("local is_ahead = hi >= z.now and shown > hi", "local is_ahead = false")],
             Self::Mark => &[("string.sub(text, 1, #own_mark) == own_mark", "true")],
+            Self::Gone => {
+                &[("if s.ended > 0 and s.index >= z.base and s.live + s.stamped > 0 then", "if false then")]
+            }
             Self::Kept => &[("  if next(freed) then add_kept(freed, parts) end\n", "")],
         }
     }
@@ -141,7 +146,7 @@ pub(super) fn script(script: &'static Script) -> &'static Script {
 }
 
 /// All rules.
-pub const RULES: [Rule; 20] = [
+pub const RULES: [Rule; 21] = [
     Rule::Revision,
     Rule::Cap,
     Rule::Restore,
@@ -162,6 +167,7 @@ pub const RULES: [Rule; 20] = [
     Rule::Ended,
     Rule::Earlier,
     Rule::Mark,
+    Rule::Gone,
 ];
 
 #[cfg(test)]
