@@ -352,6 +352,36 @@ pub(crate) fn a_draw_that_is_made_late_is_said_to_wait_for_its_value() {
     assert!(warnings.contains("weir: warning: zone Z: event sale: its draw began at "), "{warnings}");
 }
 
+/// A draw that did not take place before its event ended is not decided later: people enter by arrival then, so an order would be false. What
+/// was published stays, so no other event by lot may have the name.
+pub(crate) fn a_draw_that_misses_its_event_is_not_decided() {
+    let weir = Setup::zone(600, "mode = \"hold\"").start();
+    let join = || weir.post("/traffic/wait", &body("Z", None)).json()["token"].as_str().map(str::to_owned);
+    let tokens: Vec<String> = (0..3).filter_map(|_| join()).collect();
+    assert_eq!(tokens.len(), 3);
+    let change = |events: &Value| patch(&weir, &json!({ "policy": { "mode": "auto" }, "events": events }));
+    let mut sale = drawn(-40);
+    assert_eq!(change(&json!([sale])).0, 200);
+    let stage = || weir.get("/draws/Z/sale").json()["stage"].clone();
+    eventually("the list is frozen", || (stage() == "frozen").then_some(()));
+    sale["ends"] = in_s(-1).0.into();
+    assert_eq!(change(&json!([sale])).0, 200);
+    assert_eq!(enter_all(&[&weir], tokens.iter()), [0, 1, 2], "by arrival");
+    assert_eq!(state_value(&weir, &json!({ "value": "3 1 6" })), "draw_decided");
+    assert_eq!(stage(), "frozen");
+
+    assert_eq!(change(&json!([])).0, 200);
+    let again = |name: &str| {
+        let mut event = drawn(300);
+        event["id"] = name.into();
+        change(&json!([event]))
+    };
+    let (status, refused) = again("sale");
+    let detail = refused["detail"].as_str().expect("a reason");
+    assert!(status == 422 && detail.ends_with("give this event another name"), "{refused}");
+    assert_eq!(again("other").0, 200);
+}
+
 /// Before a draw nobody has a rank: also while an operator holds the zone, and nobody is told that everything may be sold out before.
 pub(crate) fn nobody_has_a_rank_before_the_draw() {
     let weir = Setup::zone(600, "").start();

@@ -183,6 +183,7 @@ fn together() -> Vec<Trial> {
         draw::a_record_and_receipts_are_verified,
         draw::the_order_of_a_pre_queue_is_drawn,
         draw::a_draw_that_is_made_late_is_said_to_wait_for_its_value,
+        draw::a_draw_that_misses_its_event_is_not_decided,
         draw::nobody_has_a_rank_before_the_draw,
         draw::a_wiped_store_changes_no_draw,
         draw::a_failover_changes_no_draw,

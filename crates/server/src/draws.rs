@@ -21,7 +21,7 @@ use std::{
 };
 
 use ::draw::{Announced, Fallback, QUICKNET, Randomness, Receipt, Signer, Statement, Terms, VerifierKey};
-use admission::{Census, Dealt, DrawFallback, Event, Lots, SealKey, ZoneId};
+use admission::{Census, Dealt, DrawFallback, Event, Lots, Schedule, SealKey, ZoneId};
 use gate::{AnyStore, Gate, ZoneDraw, definitions::EventJson};
 use metrics::Gauge;
 use serde_json::{Value, json};
@@ -90,6 +90,8 @@ pub enum NotStated {
     NotFrozen,
     /// The randomness is there already, or the draw needs none that an operator states.
     NotAsked,
+    /// The event is over: people enter as its `after` says.
+    Over,
     /// The value cannot be one.
     Wrong(String),
     /// The store does not answer.
@@ -259,6 +261,9 @@ impl Draws {
         if kept.randomness().is_some() {
             return Err(NotStated::NotAsked);
         }
+        if !self.gate.draws().iter().any(|draw| key_of(draw) == key && draw.is_due) {
+            return Err(NotStated::Over);
+        }
         let checkpoint = kept.checkpoint();
         let signer = self.signer_of(&kept).ok_or_else(|| {
             let key = "the key that signed the list is not here; name the seal of that time as `seal.previous_key_file`, and reload";
@@ -285,11 +290,39 @@ impl Draws {
         if kept.randomness() == Some(&randomness) { Ok(()) } else { Err(NotStated::NotAsked) }
     }
 
+    /// The first event of `new` that is another one than in `now` and is still to begin, and of whose name a draw has a record already: what was
+    /// published stays, so there would be no draw.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn held_before(
+        &self,
+        zone: &ZoneId,
+        now: &Schedule,
+        new: &Schedule,
+    ) -> Result<Option<ZoneId>, StoreError> {
+        let now_s = store::unix_ms() / 1_000;
+        let is_new = |event: &&Event| {
+            event.draw.is_some()
+                && u64::from(event.begins.unix_s()) > now_s
+                && now.get(event.id.as_str()) != Some(*event)
+        };
+        for event in new.events().iter().filter(is_new) {
+            match self.gate.keep_draw(zone, event.draw_number(), None).await {
+                Ok(None) | Err(StoreError::UnknownZone) => {}
+                Ok(Some(_)) => return Ok(Some(event.id.clone())),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
     /// Does the next step of one draw.
     async fn step(&self, draw: &ZoneDraw, key: &Key) -> Result<(), Fault> {
         let Some(kept) = self.look(draw, key).await? else { return Ok(()) };
         if kept.randomness().is_none() {
-            return self.ask_for_randomness(draw, key, &kept).await;
+            // The event may have ended first. An order that comes then would be published, and nobody would enter by it.
+            return if draw.is_due { self.ask_for_randomness(draw, key, &kept).await } else { Ok(()) };
         }
         let lots = match self.gate.lots(&draw.zone, key.1) {
             Some(lots) => lots,
@@ -331,6 +364,12 @@ impl Draws {
             return Ok(Some(kept));
         }
         if let Some(bytes) = self.gate.keep_draw(&draw.zone, key.1, None).await? {
+            if draw.unix_ms / 1_000 < u64::from(draw.event.begins.unix_s()) {
+                tracing::warn!(
+                    zone = %draw.zone, event = %draw.event.id,
+                    "an event of this name had a draw already, and its record stays, so there will be none: give this event another name"
+                );
+            }
             return self.note(key, bytes).await.map(Some);
         }
         if !draw.is_due {
@@ -411,7 +450,7 @@ impl Draws {
         let terms = kept.checkpoint().terms();
         let round = match &terms.announced {
             Announced::Drand { round } => *round,
-            Announced::Stated { source } if draw.is_due && draw.unix_ms / 1_000 > terms.start_unix_s => {
+            Announced::Stated { source } if draw.unix_ms / 1_000 > terms.start_unix_s => {
                 return Err(Fault::NoValue(source.clone()));
             }
             Announced::Stated { .. } => return Ok(()),

@@ -87,6 +87,10 @@ pub(super) async fn state(
             "what decides it is there already, or the event asks for no such statement: `value` belongs to randomness = stated, and `missing` \
              to fallback = arrival",
         ),
+        NotStated::Over => Problem::new(
+            DRAW_DECIDED,
+            "the event has ended without its draw, and people enter as its `after` says; move its `ends` first to hold the draw nevertheless",
+        ),
         NotStated::Wrong(why) => Problem::new(OUT_OF_RANGE, why),
         NotStated::Away(why) => Problem::new(STORE_AWAY, why.to_string()).retry_after(1),
     })?;

@@ -27,7 +27,7 @@ use crate::{
     clock::unix_ms,
     http::{
         body::Whole,
-        problem::{NOTHING_TO_LEAVE, Problem, STORE_AWAY, UNKNOWN_ZONE},
+        problem::{NOTHING_TO_LEAVE, OUT_OF_RANGE, Problem, STORE_AWAY, UNKNOWN_ZONE},
         query::{Others, fields, needed},
     },
 };
@@ -346,6 +346,9 @@ async fn set(
         let after = new(&now)?;
         let before = state.gate.operator_view(zone.as_str());
         state.editor.check(&zone, after.as_ref()).map_err(|error| state.problem(&zone, error))?;
+        if let Some(after) = &after {
+            state.check_names_of_draws(&zone, &now, after).await?;
+        }
         if dry_run {
             let change = DefinitionChange { before: Some(now), after };
             return Ok(state.change_reply(&zone, &change, before.as_ref(), true));
@@ -385,6 +388,23 @@ impl AdminState {
         }
     }
 
+    /// Refuses an event to come whose name a draw has used.
+    async fn check_names_of_draws(
+        &self,
+        zone: &ZoneId,
+        now: &Definition,
+        new: &Definition,
+    ) -> Result<(), Problem> {
+        let held = self.draws.held_before(zone, &now.schedule, &new.schedule).await;
+        let held = held.map_err(|why| Problem::new(STORE_AWAY, why.to_string()).retry_after(1))?;
+        held.map_or(Ok(()), |event| {
+            let what = format!(
+                "`events.{event}`: an event of this name had a draw, and what was published of it stays; give this event another name"
+            );
+            Err(Problem::new(OUT_OF_RANGE, what))
+        })
+    }
+
     /// Defines a zone. Completes the change even if the client gives up.
     async fn define(
         &self,
@@ -401,7 +421,6 @@ impl AdminState {
         .await
     }
 
-    /// The reply to a change. `before` is the zone's state before it.
     /// What becomes of the requests that routes send into a zone that is deleted.
     fn routes_into(&self, zone: &ZoneId) -> Vec<String> {
         let now = self.routes.load();

@@ -77,6 +77,8 @@
   let draw = settings.draw ?? null;
   // Whether the order is to be drawn by lot, and is not yet.
   let is_undrawn = false;
+  // Whether the operators hold the zone. Then nobody knows when the list is closed.
+  let is_held = false;
   let learn_timer;
   // The place as it is shown, and why the wait is as it is, or what else is said beside it.
   let shown_place = "";
@@ -216,7 +218,7 @@
   /// Offers what there is of a draw: the checkpoint once the list is closed, and receipt and record once the order is drawn.
   function offer_draw() {
     const has_place = ["waiting", "entered", "again", "gone"].includes(state);
-    const is_closed = opens_at === null || opens_at - performance.now() <= DRAW_MS;
+    const is_closed = opens_at === null ? !is_held : opens_at - performance.now() <= DRAW_MS;
     const is_over = draw !== null && has_place && !is_undrawn;
     const is_frozen = draw !== null && has_place && is_undrawn && is_closed;
     const offers = { draw: is_over || is_frozen, checkpoint: is_frozen, receipt: is_over, record: is_over, verifier: is_over };
@@ -293,6 +295,7 @@
     write("trouble", "");
     // Before a draw nobody has a rank, and whoever came early is not further on.
     const was_undrawn = is_undrawn;
+    is_held = reason === "held";
     is_undrawn = reason === "draw" || (is_undrawn && reason === "held");
     // The operators may take a draw back until its list is closed.
     if (was_undrawn && !is_undrawn && opens_in_ms > DRAW_MS) draw = null;
