@@ -301,7 +301,11 @@ export class Place {
     // Two tabs that are opened together take one place together.
     const join = async () => {
       await this.#load();
-      return this.#kept || run.isOver ? 0 : this.#take(run, await this.#ask(run, "wait"));
+      if (this.#kept || run.isOver) return 0;
+      const answer = await this.#ask(run, "wait");
+      // If this tab stood still for long, another one has taken the place, and may have gone on with it.
+      if (!run.isOver && this.#platform.tabs) await this.#load();
+      return this.#kept && !run.isOver ? 0 : this.#take(run, answer);
     };
     const pauseMs = await (this.#platform.tabs?.inTurn(`${this.#key} join`, join) ?? join());
     return this.#mayStream() ? 0 : pauseMs;

@@ -43,7 +43,7 @@ export interface Storage {
 
 /** The other tabs of the same person. They share the storage. */
 export interface Tabs {
-  /** Runs `act` when no other tab runs one under this name, and returns its result. */
+  /** Runs `act` when no other tab runs one under this name, or has done so for long, and returns its result. */
   inTurn<T>(name: string, act: () => Promise<T>): Promise<T>;
   /**
    * Runs `act` if no other tab runs one under this name now.

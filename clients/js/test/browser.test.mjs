@@ -78,6 +78,25 @@ test("without streams, three tabs poll like one", async (t) => {
   assert.ok(Math.max(...polls.values()) >= 9, `the tabs polled ${[...polls.values()]} times`);
 });
 
+test("a tab that stands still while it takes a place holds another one for 20 s", async (t) => {
+  const weir = await Weir.start(t, { config: held });
+  const { made } = await app(t, weir);
+  await made.route("**/still", (route) => route.fulfill({ contentType: "text/html", body: "<!doctype html><title>still</title>" }));
+  const still = await made.newPage();
+  await still.goto(`${weir.url}/still`);
+  await still.evaluate(() => new Promise((held) => {
+    const hold = () => new Promise(() => held());
+    void navigator.locks.request(`weir ${location.origin}/ Z join`, hold);
+  }));
+  const at = await made.newPage();
+  await at.clock.install();
+  await at.goto(`${weir.url}/app`);
+  await until("it waits for its turn", () => at.evaluate(async () => (await navigator.locks.query()).pending.length === 1));
+  assert.equal(calls(made, "/traffic/wait").length, 0);
+  await at.clock.fastForward(20_000);
+  await rank_is(at, 1);
+});
+
 test("without locks, tabs that are opened together take one place", async (t) => {
   const weir = await Weir.start(t, { config: held });
   const { made, tab } = await app(t, weir, "Object.defineProperty(navigator, 'locks', { value: undefined });");

@@ -91,6 +91,23 @@ test("a place that is stopped during its first call is found by the next one", a
   assert.deepEqual(asked(world), ["wait", "entry t1"]);
 });
 
+test("a first reply that comes after the user left and took another place gives up its own", async () => {
+  const answers = [];
+  const world = new World(({ call }) => {
+    if (call === "leave") return nothing;
+    return call === "wait" && answers.length === 0 ? new Promise((done) => answers.push(done)) : waiting("t2");
+  });
+  const place = begin(world);
+  await settle();
+  place.leave();
+  place.anew();
+  await world.run(500);
+  assert.equal(place.state.kind, "waiting");
+  answers[0](waiting("t1"));
+  await world.run(100);
+  assert.deepEqual(asked(world), ["wait", "wait", "leave t1"]);
+});
+
 test("leaving and taking a new place in one step leaves one loop", async () => {
   const world = new World(({ call }) => (call === "leave" ? nothing : waiting(call === "wait" ? "t1" : "t2")));
   const place = begin(world);
