@@ -28,8 +28,16 @@ const MOST_SHORT = 3;
  */
 const OLD_MS = 3_600_000;
 
+/** How often the end of a place is told at most, where it is not known whether Weir has heard of it. */
+const MOST_LEAVES = 6;
+/** A pause before the next time that is longer is not worth it: the place or visit ends by itself. In Node it would keep the process. */
+const LONGEST_LEAVE_PAUSE_MS = 60_000;
+
 /** What each request says of caches and redirects. */
 const ALWAYS = { cache: "no-store", redirect: "manual" } as const;
+
+/** The call that ends a place or visit. It may be the last one of a page. */
+const LEAVE = "traffic/leave";
 
 /** The key of a place that is being taken is stored under the place's name and this. */
 const KEY = " key";
@@ -344,9 +352,11 @@ export class Place {
   /** Makes a call and reads its reply. It fails when it takes too long, or when `life` ends, also where `fetch` ignores its signal. */
   #post<T>(path: string, fields: object, life: AbortSignal | null, read: (reply: Reply) => Promise<T>): Promise<T> {
     const limit = new AbortController();
-    const headers = { "content-type": "application/json" };
+    const isLast = path === LEAVE;
+    // A text needs no permission of another origin first, for which a page that closes has no time.
+    const headers = { "content-type": isLast ? "text/plain" : "application/json" };
     const body = JSON.stringify({ zoneId: this.#zone, ...fields });
-    const request: Request = { method: "POST", headers, body, signal: limit.signal, ...ALWAYS };
+    const request: Request = { method: "POST", headers, body, signal: limit.signal, keepalive: isLast, ...ALWAYS };
     return new Promise<T>((done, fail) => {
       const abort = () => {
         limit.abort();
@@ -685,16 +695,31 @@ export class Place {
     this.#showWaiting();
   }
 
+  /** Tells Weir that the place or visit is over, until it has heard it: a few times, and also after `stop()`. */
   #giveUp(token: string): void {
-    // A text needs no permission of another origin first.
     const text = JSON.stringify({ zoneId: this.#zone, token });
     try {
-      if (this.#platform.beacon?.(`${this.#server}traffic/leave`, text)) return;
+      this.#platform.beacon?.(`${this.#server}${LEAVE}`, text);
     } catch {
-      // Some browsers can be told to have none. A call does it as well, unless the page closes.
+      // Some browsers can be told to have none. The call does it as well, unless the page closes.
     }
-    // If this is lost, the place is free after the zone's idle time.
-    this.#post("traffic/leave", { token }, null, async () => {}).catch(() => {});
+    void this.#tellEnd(token);
+  }
+
+  async #tellEnd(token: string): Promise<void> {
+    for (let failures = 0; ; failures += 1) {
+      try {
+        return await this.#post(LEAVE, { token }, null, async (reply) => {
+          if (reply.status !== 204) throw await problemOfReply(reply);
+        });
+      } catch (fault) {
+        const problem = fault instanceof Problem ? fault : new Problem("offline");
+        const pauseMs = untilRetry(problem, failures, () => this.#platform.random());
+        // If Weir never hears it, the place is free after the zone's idle time. Any other refusal would come again.
+        if (problem.action !== "retry" || failures + 1 >= MOST_LEAVES || pauseMs > LONGEST_LEAVE_PAUSE_MS) return;
+        await new Promise<void>((done) => void this.#platform.timer(pauseMs, done));
+      }
+    }
   }
 }
 

@@ -97,6 +97,20 @@ test("a tab that stands still while it takes a place holds another one for 20 s"
   await rank_is(at, 1);
 });
 
+test("leaving is told again while the page lives, if the store did not answer", async (t) => {
+  const weir = await Weir.start(t, { config: held });
+  const { made, tab } = await app(t, weir);
+  const away = { status: 503, headers: { "retry-after": "1" }, contentType: "application/problem+json", body: '{"code":"store_away"}' };
+  let told = 0;
+  await made.route("**/traffic/leave", (route) => (told++ === 0 ? route.fulfill(away) : route.continue()));
+  const at = await tab();
+  await rank_is(at, 1);
+  const token = await at.evaluate(() => JSON.parse(localStorage.getItem(`weir ${location.origin}/ Z`)).token);
+  await at.evaluate(() => globalThis.place.leave());
+  await until("the place is free", async () => (await weir.ask("/traffic/entry", { zoneId: "Z", token })).body.code === "gone");
+  assert.equal(told, 2);
+});
+
 test("without locks, tabs that are opened together take one place", async (t) => {
   const weir = await Weir.start(t, { config: held });
   const { made, tab } = await app(t, weir, "Object.defineProperty(navigator, 'locks', { value: undefined });");

@@ -402,21 +402,60 @@ test("a page that a browser restores after the entry lets the user decide", asyn
   assert.equal(place.state.kind, "waiting", "the pass has expired, and a new place was taken");
 });
 
-test("the page's beacon carries the last word", async () => {
-  const world = worldOf(waiting("t1"));
+test("the page's beacon carries the last word, and a call, whose reply can be read, says it again", async () => {
+  const world = new World(({ call }) => (call === "leave" ? nothing : waiting("t1")));
   const sent = [];
-  const place = begin(world, { beacon: (address, text) => sent.push([address, JSON.parse(text)]) > 0 });
+  const place = begin(world, { beacon: (address, text) => void sent.push([address, JSON.parse(text)]) });
   await settle();
   place.leave();
   assert.deepEqual(sent, [["https://weir.test/traffic/leave", { zoneId: "Z", token: "t1" }]]);
-  assert.deepEqual(asked(world), ["wait"]);
+  assert.deepEqual(asked(world), ["wait", "leave t1"]);
+});
+
+test("the last call of a page goes on while it closes, and needs no permission of another origin first", async () => {
+  const world = new World(({ call }) => (call === "leave" ? nothing : waiting("t1")));
+  const { fetch, ...rest } = world.platform();
+  const kinds = [];
+  const watched = (address, request) => {
+    kinds.push([request.keepalive ?? false, request.headers["content-type"]]);
+    return fetch(address, request);
+  };
+  const place = wait({ server: "https://weir.test", zone: "Z", platform: { ...rest, fetch: watched } });
+  await settle();
+  place.leave();
+  await settle();
+  assert.deepEqual(kinds, [[false, "application/json"], [true, "text/plain"]]);
+});
+
+test("leaving is told again until Weir has heard it, also after the place was stopped, and not for ever", async () => {
+  const away = { problem: { status: 503, code: "store_away" }, headers: { "retry-after": "2" } };
+  const longAway = { problem: { status: 503, code: "store_away" }, headers: { "retry-after": "3600" } };
+  const portal = { raw: { status: 200, type: "text/html", body: "<h1>Welcome</h1>" } };
+  const full = { problem: { status: 403, code: "foreign_origin" } };
+  for (const [replies, calls] of [
+    [[away, nothing], 2],
+    [["lost", portal, "silent", away, nothing], 5],
+    [[away, gone], 2],
+    [[full], 1],
+    [[longAway], 1],
+    [["lost"], 6],
+  ]) {
+    let count = 0;
+    const world = new World(({ call }) => (call === "leave" ? replies[Math.min(count++, replies.length - 1)] : waiting("t1")));
+    const place = begin(world);
+    await settle();
+    place.leave();
+    place.stop();
+    await world.run(3_600_000);
+    assert.deepEqual(asked(world), ["wait", ...Array(calls).fill("leave t1")], JSON.stringify(replies));
+  }
 });
 
 test("without a beacon, or with one that throws, a call gives up the place", async () => {
   const refuse = () => {
     throw new TypeError("sendBeacon is not a function");
   };
-  for (const beacon of [undefined, () => false, refuse]) {
+  for (const beacon of [undefined, refuse]) {
     const world = new World(({ call }) => (call === "leave" ? nothing : waiting("t1")));
     const place = begin(world, { beacon });
     await settle();

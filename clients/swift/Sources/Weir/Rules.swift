@@ -18,6 +18,12 @@ private let joinKeyMs = 100_000.0
 /// A key may be from this far in the future, in milliseconds: the device's clock was put right meanwhile.
 private let joinKeyAheadMs = 10_000.0
 
+/// How often the end of a place is told at most, where it is not known whether Weir has heard of it.
+private let mostLeaves = 6
+
+/// A pause before the next time that is longer, in milliseconds, is not worth it: the place or visit ends by itself.
+private let longestLeavePauseMs = 60_000.0
+
 /// What a call sends.
 struct Body: Encodable, Equatable {
     let zoneId: String
@@ -44,7 +50,13 @@ struct Rules {
         /// The first call of somebody who does not wait for it any more. Whoever ends it loses its reply, and with it a place. So it goes
         /// on, and the place that its reply brings is given up, or kept for the next start.
         case lateJoin(isKept: Bool)
-        case leave
+        case leave(Leave)
+    }
+
+    /// The end of a place, which Weir has not heard yet, and how often it was told in vain.
+    private struct Leave: Equatable {
+        let token: String
+        var failures = 0
     }
 
     private struct Pause {
@@ -63,6 +75,8 @@ struct Rules {
     private var lastNumber = 0
     private var calls: [Int: Purpose] = [:]
     private var pause: Pause?
+    /// The ends of places that are told again, by the number of their timer.
+    private var leaves: [Int: Leave] = [:]
     private var kept: Kept?
     /// The text in the storage that was read or written last. It is not read again.
     private var stored: String?
@@ -122,15 +136,17 @@ struct Rules {
             } else {
                 giveUp(answer.token)
             }
-        case .leave:
-            // If this is lost, the place is free after the zone's idle time.
-            break
+        case .leave(let leave):
+            leaveAgain(leave, result)
         }
     }
 
     mutating func woke(_ number: Int) {
         if pause?.number == number {
             wake()
+        } else if let leave = leaves.removeValue(forKey: number) {
+            orders.append(.end(number))
+            tell(leave)
         } else if calls[number] != nil {
             answered(number, .failure(Problem(code: "offline")))
         }
@@ -220,7 +236,26 @@ struct Rules {
     }
 
     private mutating func giveUp(_ token: String) {
-        call("leave", .leave, Body(zoneId: zone, token: token))
+        tell(Leave(token: token))
+    }
+
+    private mutating func tell(_ leave: Leave) {
+        call("leave", .leave(leave), Body(zoneId: zone, token: leave.token))
+    }
+
+    /// Tells Weir again that the place or visit is over, if it has not heard it: a few times, and also after `stop()`.
+    private mutating func leaveAgain(_ leave: Leave, _ result: Result<Reply, any Error>) {
+        var problem = Problem(code: "offline")
+        if case .success(let reply) = result {
+            if reply.status == 204 { return }
+            problem = Problem(reply)
+        }
+        let pauseMs = untilRetry(problem, failures: leave.failures, random: platform.random)
+        // If Weir never hears it, the place is free after the zone's idle time. Any other refusal would come again.
+        if problem.action != .retry || leave.failures + 1 >= mostLeaves || pauseMs > longestLeavePauseMs { return }
+        let number = number()
+        leaves[number] = Leave(token: leave.token, failures: leave.failures + 1)
+        orders.append(.wake(number, afterMs: pauseMs))
     }
 
     /// The key of this `wait`, which is the same until the place is known: whoever sends it again gets the same place.

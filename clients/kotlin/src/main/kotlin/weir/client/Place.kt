@@ -14,6 +14,7 @@ import kotlinx.coroutines.CompletableDeferred
 import kotlinx.coroutines.CoroutineScope
 import kotlinx.coroutines.Job
 import kotlinx.coroutines.SupervisorJob
+import kotlinx.coroutines.delay
 import kotlinx.coroutines.flow.MutableStateFlow
 import kotlinx.coroutines.flow.StateFlow
 import kotlinx.coroutines.flow.asStateFlow
@@ -36,6 +37,15 @@ private const val JOIN_KEY_MS = 100_000.0
 
 /** A key may be from this far in the future: the device's clock was put right meanwhile. */
 private const val JOIN_KEY_AHEAD_MS = 10_000.0
+
+/** The status of a reply to `leave`. */
+private const val NO_CONTENT = 204
+
+/** How often the end of a place is told at most, where it is not known whether Weir has heard of it. */
+private const val MOST_LEAVES = 6
+
+/** A pause before the next time that is longer is not worth it: the place or visit ends by itself. */
+private const val LONGEST_LEAVE_PAUSE_MS = 60_000.0
 
 /** The expected wait from now, in seconds. The real wait is within the range in nine of ten cases. */
 public data class Eta(public val low: Long, public val seconds: Long, public val high: Long)
@@ -495,14 +505,23 @@ public class Place internal constructor(
         }
     }
 
+    /** Tells Weir that the place or visit is over, until it has heard it: a few times, and also after [stop]. */
     private fun giveUp(token: String) {
         scope.launch {
-            try {
-                post("leave", "token", token)
-            } catch (end: CancellationException) {
-                throw end
-            } catch (_: Exception) {
-                // If this is lost, the place is free after the zone's idle time.
+            for (failures in 0 until MOST_LEAVES) {
+                val problem = try {
+                    val reply = post("leave", "token", token)
+                    if (reply.status == NO_CONTENT) return@launch
+                    problemOf(reply)
+                } catch (end: CancellationException) {
+                    throw end
+                } catch (fault: Exception) {
+                    fault as? Problem ?: Problem("offline")
+                }
+                val pauseMs = untilRetry(problem, failures, platform.random)
+                // If Weir never hears it, the place is free after the zone's idle time. Any other refusal would come again.
+                if (problem.action != Action.RETRY || pauseMs > LONGEST_LEAVE_PAUSE_MS) return@launch
+                delay(pauseMs.toLong())
             }
         }
     }

@@ -19,6 +19,7 @@ class PlaceTest {
     private val entered = Reply(200, { null }, """{"canEnter":true,"token":"t","pass":"p"}""")
     private val waiting =
         Reply(200, { null }, """{"canEnter":false,"token":"t","waiting":{"rank":2,"pollingPeriod":500,"etaRange":null}}""")
+    private val left = Reply(204, { null }, "")
 
     private fun TestScope.platform(storage: Storage? = null, http: Http) = Platform(
         http = http,
@@ -124,7 +125,7 @@ class PlaceTest {
         for (leaveAtMs in listOf(0L, 5L)) {
             val (calls, storage) = mutableListOf<String>() to Slow()
             storage.texts.all["weir https://weir.test/ Z"] = """{"token":"t0","heard":0}"""
-            val platform = platform(storage) { address, body -> waiting.also { calls += "${address.substringAfterLast('/')} $body" } }
+            val platform = platform(storage) { address, body -> left.also { calls += "${address.substringAfterLast('/')} $body" } }
             val place = place("https://weir.test/", "Z", platform)
             testScheduler.advanceTimeBy(leaveAtMs)
             place.leave()
