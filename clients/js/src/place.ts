@@ -14,7 +14,7 @@ import { Problem, problemOf, problemOfReply, type Trouble } from "./problem.js";
 import { Unreadable, answerOf, jsonOf, textOf, waitingOf, type Answer, type Reason, type Stock, type Waiting } from "./reply.js";
 import { events } from "./stream.js";
 
-/** A stream sends data every 5 s. After this much silence it is treated as broken. */
+/** A stream sends data every 5 s, and an event in each polling period. If they are late by this much, it is treated as broken. */
 const SILENT_MS = 12_000;
 /** The pause after streams that delivered nothing, or did not last. A proxy may buffer or cut streams, and that does not change soon. */
 const NO_STREAM_MS = 60_000;
@@ -491,11 +491,21 @@ export class Place {
       cancel = this.#platform.timer(SILENT_MS, abort);
     };
     this.#stream = { abort, silence: () => silence() };
-    // The period of the last event, or 0.
+    // The period of the last event, or 0 if there was none in time.
     let [reopenMs, periodMs] = [REOPEN_MS, 0];
+    let cancelNews = () => {};
+    // A proxy may keep a stream alive whose server is gone. Only an event says that the user counts as present.
+    const expectNews = (withinMs: number) => {
+      cancelNews();
+      cancelNews = this.#platform.timer(withinMs + SILENT_MS, () => {
+        periodMs = 0;
+        abort();
+      });
+    };
     const lasted = this.#stopwatch();
     try {
       alive();
+      expectNews(0);
       const headers = { accept: "text/event-stream", "last-event-id": token };
       const address = `${this.#server}traffic/stream?zone=${encodeURIComponent(this.#zone)}`;
       const reply = await this.#platform.fetch(address, { method: "GET", headers, signal: stream.signal, ...ALWAYS });
@@ -515,6 +525,7 @@ export class Place {
           this.#keepWaiting(told, id || this.#kept?.token || token);
           this.#showWaiting(null, 0);
           [periodMs, this.#failures] = [told.periodMs, 0];
+          expectNews(periodMs);
         } else if (event === "enter") {
           const answer = answerOf(JSON.parse(data ?? ""));
           if (!answer.canEnter) break;
@@ -528,6 +539,7 @@ export class Place {
       if (fault instanceof Problem) throw fault;
     } finally {
       cancel();
+      cancelNews();
       stream.abort();
       run.signal.removeEventListener("abort", abort);
       this.#stream = null;

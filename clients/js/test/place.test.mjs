@@ -644,6 +644,67 @@ test("a stream that is silent, says nothing, or never ends an event is given up 
   }
 });
 
+test("a stream that is kept alive without events is given up for polls", async () => {
+  const minute = { pollingPeriod: 30_000 };
+  const cases = [
+    ["only comments", "", ":\n\n", 1_000],
+    ["half an event", "event: wait\ndata: {", ":", 1_000],
+    ["no events of Weir", "", "event: other\ndata: 1\n\n", 1_000],
+    ["one event, and then comments", event("wait", told(2), "t2"), ":\n\n", 1_000],
+    ["one event of a long period, and then comments", event("wait", told(2, minute), "t2"), ":\n\n", 30_000],
+  ];
+  for (const [name, first, again, periodMs] of cases) {
+    const open = source();
+    const world = new World(({ call }) => (call === "stream" ? { stream: iterable(open) } : waiting("t1", { pollingPeriod: periodMs })));
+    begin(world, { streams: true });
+    await world.run(0);
+    open.send(first);
+    const silent_until = periodMs + 12_000;
+    for (let ms = 0; ms < silent_until; ms += 1_000) {
+      await world.run(1_000);
+      open.send(again);
+    }
+    await world.run(0);
+    const polls = () => world.calls.filter(({ call }) => call === "entry");
+    assert.equal(polls().length > 0, true, `${name}: no poll`);
+    assert.ok(first.includes("\n\n") === false || polls()[0].atMs >= periodMs, `${name}: a poll after ${polls()[0].atMs} ms, while the stream may be silent`);
+    const before = polls().length;
+    await world.run(40_000 - 12_000);
+    assert.ok(polls().length - before >= Math.floor(28_000 / periodMs), `${name}: it goes on to poll`);
+  }
+});
+
+test("a stream with an event in each period is not given up, whatever its period is", async () => {
+  const open = source();
+  const world = new World(({ call }) => (call === "stream" ? { stream: iterable(open) } : waiting("t1", { pollingPeriod: 60_000 })));
+  begin(world, { streams: true });
+  await world.run(0);
+  for (let ms = 0; ms < 600_000; ms += 5_000) {
+    open.send(ms % 60_000 ? ":\n\n" : event("wait", told(2, { pollingPeriod: 60_000 }), "t2"));
+    await world.run(5_000);
+  }
+  assert.deepEqual(asked(world), ["wait", "stream"]);
+});
+
+test("a stream whose lines a proxy ends with CR, or with CR and LF, is read, wherever it is cut", async () => {
+  const text = `retry: 2500\n\n:\n\n${event("wait", told(2), "t2")}${event("wait", told(1), "t3")}`;
+  for (const end of ["\n", "\r\n", "\r"]) {
+    const sent = text.replaceAll("\n", end);
+    for (let size = 1; size <= sent.length; size += size < 4 ? 1 : 50) {
+      const open = source();
+      const world = new World(({ call }) => (call === "stream" ? { stream: iterable(open) } : waiting("t1")));
+      const place = begin(world, { streams: true });
+      const ranks = [];
+      place.subscribe(({ rank }) => ranks.push(rank));
+      await world.run(0);
+      for (let at = 0; at < sent.length; at += size) open.send(sent.slice(at, at + size));
+      while (ranks.length < 3 && world.now < 100) await world.run(1);
+      assert.deepEqual([ranks, JSON.parse(world.stored.get(KEY)).token], [[2, 2, 1], "t3"], `${JSON.stringify(end)}, ${size} at once`);
+      place.stop();
+    }
+  }
+});
+
 test("a refusal of streams alone leads to polls, and a problem in a stream ends the place", async () => {
   const many = { problem: { status: 429, code: "too_many_streams" }, headers: { "retry-after": "30" } };
   const world = new World(({ call }) => (call === "stream" ? many : waiting("t1")));
