@@ -11,7 +11,7 @@ import { inTime, keptOf, type Kept } from "./kept.js";
 import { REOPEN_MS, SLOWEST_MS, reopenWithin, untilOwnPoll, untilPoll, untilReopen, untilRetry } from "./pace.js";
 import type { Platform, Reply, Request, Signal, Storage } from "./platform.js";
 import { Problem, problemOf, problemOfReply, type Trouble } from "./problem.js";
-import { Unreadable, answerOf, jsonOf, textOf, waitingOf, type Answer, type Reason, type Stock, type Waiting } from "./reply.js";
+import { Unreadable, answerOf, idOf, jsonOf, textOf, waitingOf, type Answer, type Reason, type Stock, type Waiting } from "./reply.js";
 import { events } from "./stream.js";
 
 /** A stream sends data every 5 s, and an event in each polling period. If they are late by this much, it is treated as broken. */
@@ -443,7 +443,7 @@ export class Place {
 
   async #enter(run: Run, token: string, pass: string): Promise<number> {
     await this.#load();
-    const again = Boolean(this.#kept?.entered) || !(await this.#isFirst());
+    const again = Boolean(this.#kept?.entered) || !(await this.#isFirst(pass));
     if (run.isOver) return 0;
     run.end();
     this.#keep({ token, heard: this.#platform.deviceMs(), entered: true });
@@ -452,10 +452,10 @@ export class Place {
   }
 
   /**
-   * Whether this is the first of the tabs that learn of the entry at the same moment. The first one holds its turn for as long as it is
+   * Whether this is the first of the tabs that receive this pass at the same moment. The first one holds its turn for as long as it is
    * open. A later tab finds the entry in the storage.
    */
-  #isFirst(): Promise<boolean> {
+  #isFirst(pass: string): Promise<boolean> {
     const { tabs } = this.#platform;
     if (!tabs) return Promise.resolve(true);
     return new Promise((done) => {
@@ -463,7 +463,7 @@ export class Place {
         done(true);
         return new Promise<void>((release) => (this.#release = release));
       };
-      tabs.ifFree(`${this.#key} in`, hold).then((turn) => done(turn !== "taken"), () => done(true));
+      tabs.ifFree(`${this.#key} in ${idOf(pass)}`, hold).then((turn) => done(turn !== "taken"), () => done(true));
     });
   }
 

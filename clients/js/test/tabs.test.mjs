@@ -272,6 +272,29 @@ test("a turn that was waited for in vain does not end the locks", async () => {
   assert.equal(await Promise.race([never, settle()]), undefined);
 });
 
+/// A pass whose `jti` is this, signed anew each time.
+let signatures = 0;
+const passOf = (jti) => `e30.${Buffer.from(JSON.stringify({ jti, zone: "Zürich ÿ?~" })).toString("base64url")}.${(signatures += 1)}`;
+
+test("a new pass is not said to be an old one while another tab that entered is open, and the same one is", async () => {
+  let jti = "one";
+  const world = new World(({ call }) => (call === "leave" ? { raw: { status: 204, type: "text/plain", body: "" } } : { entered: { token: jti, pass: passOf(jti) } }));
+  const [first] = open(world, 1);
+  await world.run(100);
+  const [second] = open(world, 1);
+  await world.run(100);
+  assert.deepEqual([first.state.again, second.state.again], [false, true]);
+  jti = "two";
+  second.anew();
+  await world.run(100);
+  assert.deepEqual([second.state.kind, second.state.again], ["entered", false]);
+  // The storage was lost, so only the tab that is open knows of the pass.
+  world.stored.clear();
+  const [third] = open(world, 1);
+  await world.run(100);
+  assert.deepEqual([third.state.kind, third.state.again], ["entered", true]);
+});
+
 test("a fault inside a turn is not taken for a refusal", async () => {
   const locks = { request: async (_, options, act) => act({}) };
   const tabs = tabsOf(parts(new World(() => waiting), { locks }));
