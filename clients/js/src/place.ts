@@ -20,6 +20,8 @@ const SILENT_MS = 12_000;
 const NO_STREAM_MS = 60_000;
 /** A stream that ends sooner, or within its own polling period, did not last: it costs more than polls. */
 const LASTING_MS = 10_000;
+/** The most streams of all tabs and zones to one Weir. By HTTP/1.1 a browser has six connections to a host, and polls need some, too. */
+const MOST_STREAMS = 3;
 /** After this many streams in a row that did not last, the place polls for a while. */
 const MOST_SHORT = 3;
 /**
@@ -471,11 +473,18 @@ export class Place {
     return this.#platform.streams && this.#failures === 0 && this.#platform.steadyMs() >= this.#noStreamUntil;
   }
 
-  /** Follows a stream if no other tab does. Returns the time until the next step, or why there was no stream. */
+  /** Follows a stream if no other tab does, and few are open. Returns the time until the next step, or why there was no stream. */
   async #followAlone(run: Run, token: string): Promise<number | "taken" | "unknown"> {
     const follow = () => this.#follow(run, token);
     const { tabs } = this.#platform;
-    return tabs ? tabs.ifFree(this.#key, follow) : follow();
+    if (!tabs) return follow();
+    return tabs.ifFree(this.#key, async () => {
+      for (let slot = 1; slot <= MOST_STREAMS; slot += 1) {
+        const followed = await tabs.ifFree(`weir ${this.#server} stream ${slot}`, follow);
+        if (followed !== "taken") return followed;
+      }
+      return "taken";
+    });
   }
 
   /** Follows a stream to its end. Not by `EventSource`: so the token is in a header and not in an address, and a refusal has a body. */

@@ -13,18 +13,19 @@ const held = zone("Z", { ...QUICK, mode: "hold" });
 const open = zone("Z", QUICK);
 const calls = (made, path) => made.requests.filter(({ url }) => new URL(url).pathname === path);
 
-/// A page that keeps a place in Z. `script` runs before it.
-const pageOf = (script) => `<!doctype html><title>app</title><script>${script}</script><script type="module">
+/// A page that keeps a place in Z, or in each of `zones`. `script` runs before it.
+const pageOf = (script, zones = ["Z"]) => `<!doctype html><title>app</title><script>${script}</script><script type="module">
   import { wait } from "/client/index.js";
-  globalThis.place = wait({ server: location.origin, zone: "Z" });
+  globalThis.places = ${JSON.stringify(zones)}.map((zone) => wait({ server: location.origin, zone }));
+  globalThis.place = globalThis.places[0];
   globalThis.waited = true;
 </script>`;
 const moduleOf = (path) => readFileSync(`${dist}/${path.split("/").at(-1)}`, "utf8");
 
-/// A browser in which `${weir.url}/app` is a page that keeps a place in Z. `script` runs before it.
-async function app(t, weir, script = "") {
+/// A browser in which `${weir.url}/app` is a page that keeps a place in Z, or in each of `zones`. `script` runs before it.
+async function app(t, weir, script = "", zones = undefined) {
   const made = await context(t);
-  await made.route("**/app", (route) => route.fulfill({ contentType: "text/html", body: pageOf(script) }));
+  await made.route("**/app", (route) => route.fulfill({ contentType: "text/html", body: pageOf(script, zones) }));
   await made.route("**/client/*.js", (route) => {
     return route.fulfill({ contentType: "text/javascript", body: moduleOf(new URL(route.request().url()).pathname) });
   });
@@ -95,6 +96,19 @@ test("a tab that stands still while it takes a place holds another one for 20 s"
   assert.equal(calls(made, "/traffic/wait").length, 0);
   await at.clock.fastForward(20_000);
   await rank_is(at, 1);
+});
+
+test("eight zones in one page leave connections for the polls", async (t) => {
+  const zones = ["A", "B", "C", "D", "E", "F", "G", "H"];
+  const weir = await Weir.start(t, { config: zones.map((id) => zone(id, { ...QUICK, mode: "hold" })).join("") });
+  const { made, tab } = await app(t, weir, "", zones);
+  await tab();
+  const polls = (id) => calls(made, "/traffic/entry").filter(({ body }) => JSON.parse(body).zoneId === id).length;
+  const streams = () => calls(made, "/traffic/stream").map(({ url }) => new URL(url).searchParams.get("zone"));
+  await until("three zones are followed", () => streams().length === 3);
+  const others = zones.filter((id) => !streams().includes(id));
+  await until("the others poll", () => others.every((id) => polls(id) >= 5));
+  assert.equal(new Set(streams()).size, 3, "no other stream was opened");
 });
 
 test("leaving is told again while the page lives, if the store did not answer", async (t) => {

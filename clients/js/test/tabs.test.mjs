@@ -295,6 +295,27 @@ test("a new pass is not said to be an old one while another tab that entered is 
   assert.deepEqual([third.state.kind, third.state.again], ["entered", true]);
 });
 
+test("three streams are open at most, whatever the number of zones, and the other places poll", async () => {
+  const alive = { [Symbol.asyncIterator]: () => ({ next: () => new Promise(() => {}) }) };
+  const world = new World(({ call }) => (call === "stream" ? { stream: alive } : waiting));
+  const zones = ["A", "B", "C", "D", "E", "F", "G", "H"];
+  const at = (server) => (zone) => wait({ server, zone, platform: world.platform({ tabs: world.tabs(), streams: true }) });
+  const places = zones.map(at("https://weir.test"));
+  await world.run(10_000);
+  const streams = () => world.calls.filter(({ call }) => call === "stream").map(({ search }) => search);
+  assert.deepEqual(streams(), ["?zone=A", "?zone=B", "?zone=C"]);
+  for (const zone of ["D", "E", "F", "G", "H"]) {
+    const polls = world.calls.filter(({ call, body }) => call === "entry" && body.zoneId === zone).length;
+    assert.ok(polls >= 9, `${polls} polls of ${zone} in ten periods`);
+  }
+  places[0].stop();
+  await world.run(2_000);
+  assert.equal(streams().length, 4, "another place takes over the stream that is free");
+  at("https://other.test")("A");
+  await world.run(10);
+  assert.equal(streams().length, 5, "another Weir has its own");
+});
+
 test("a fault inside a turn is not taken for a refusal", async () => {
   const locks = { request: async (_, options, act) => act({}) };
   const tabs = tabsOf(parts(new World(() => waiting), { locks }));
