@@ -143,6 +143,10 @@ export class Place {
   #stored: string | null = null;
   /** The key of the place that is being taken. It is in the storage, too: the reply may be lost with the page. */
   #joinKey: string | null = null;
+  /** Whether that key was sent before: the place that it has may have ended before anybody saw it. */
+  #isKeySent = false;
+  /** The key of such a place. It is not sent again, also if the storage does not let it go. */
+  #goneKey: string | null = null;
   /** When the wait in `#kept` was told, by the steady clock. */
   #toldAt = 0;
   /** Whether the place in the storage is from long ago, by the device's clock. */
@@ -339,10 +343,11 @@ export class Place {
     if (this.#joinKey) return this.#joinKey;
     const now = this.#platform.deviceMs();
     let key = this.#platform.key();
+    this.#isKeySent = false;
     try {
       const [kept, at] = ((await this.#storage?.get(this.#key + KEY)) ?? "").split(" ");
       const ageMs = now - Number(at);
-      if (kept && ageMs >= -KEY_AHEAD_MS && ageMs < KEY_MS) key = kept;
+      if (kept && kept !== this.#goneKey && ageMs >= -KEY_AHEAD_MS && ageMs < KEY_MS) [key, this.#isKeySent] = [kept, true];
       else if (key) await this.#storage?.set(this.#key + KEY, `${key} ${now}`);
     } catch {
       // Without storage, the key lasts as long as the page.
@@ -572,6 +577,12 @@ export class Place {
       this.#keep(null);
       return 0;
     }
+    // The reply to the first `wait` was lost, and the place ended before the user saw it. The new one has another key.
+    if (problem.action === "new place" && !this.#kept && this.#joinKey && this.#isKeySent) {
+      this.#goneKey = this.#joinKey;
+      this.#write(() => {});
+      return 0;
+    }
     const { code, title, detail, action, page } = problem;
     const trouble = (retryMs: number): Trouble => ({ code, title, detail, action, retryMs, page });
     if (action !== "retry") {
@@ -581,6 +592,7 @@ export class Place {
     }
     const retryMs = untilRetry(problem, this.#failures, () => this.#platform.random());
     this.#failures += 1;
+    this.#isKeySent = true;
     this.#isOffline = code === "offline";
     if (this.#isOffline) {
       // The network was the cause, not the stream.

@@ -305,6 +305,23 @@ test("a page that is loaded again while it takes a place takes that one, for a w
   }
 });
 
+test("a key whose place ended unseen is sent no more, also if the storage does not let it go", async () => {
+  for (const remove of [() => {}, () => {
+    throw new Error("blocked");
+  }]) {
+    const world = worldOf(gone, gone, waiting("t1"));
+    world.stored.set(`${KEY} key`, `old-key-of-a-lost-reply ${1_700_000_000_000}`);
+    const { storage } = world.platform();
+    const place = begin(world, { storage: { ...storage, remove } });
+    await world.run(10_000);
+    assert.deepEqual([place.state.kind, place.state.trouble.code], ["ended", "gone"], "the second refusal is the user's");
+    const [first, second] = world.calls.map(({ body }) => body.idempotencyKey);
+    assert.equal(first, "old-key-of-a-lost-reply");
+    assert.notEqual(second, first);
+    assert.equal(world.calls.length, 2);
+  }
+});
+
 test("a key in the storage ends with the taking of the place", async () => {
   const world = worldOf(waiting("t1"), gone, entered);
   const place = begin(world);

@@ -82,6 +82,10 @@ struct Rules {
     private var stored: String?
     /// The key of the place that is being taken. It is in the storage, too: the reply may be lost with the process.
     private var joinKey: String?
+    /// Whether that key was sent before: the place that it has may have ended before anybody saw it.
+    private var isKeySent = false
+    /// The key of such a place. It is not sent again, also if the storage does not let it go.
+    private var goneKey: String?
     /// When the wait in `kept` was told, by the steady clock.
     private var toldAtMs = 0.0
     /// Whether the place in the storage is from long ago, by the device's clock.
@@ -264,7 +268,9 @@ struct Rules {
         let nowMs = platform.deviceMs()
         let found = (try? platform.storage?.text(for: key + joinKeySuffix))?.split(separator: " ") ?? []
         let made: String
-        if found.count == 2, let atMs = Double(found[1]), (-joinKeyAheadMs..<joinKeyMs).contains(nowMs - atMs) {
+        let isRecent = found.count == 2 && Double(found[1]).map { (-joinKeyAheadMs..<joinKeyMs).contains(nowMs - $0) } == true
+        isKeySent = isRecent && String(found[0]) != goneKey
+        if isKeySent {
             made = String(found[0])
         } else {
             made = platform.newKey()
@@ -355,9 +361,16 @@ struct Rules {
             keep(nil)
             return sleep(0)
         }
+        // The reply to the first `wait` was lost, and the place ended before the user saw it. The new one has another key.
+        if problem.action == .newPlace && kept == nil && joinKey != nil && isKeySent {
+            goneKey = joinKey
+            keep(nil)
+            return sleep(0)
+        }
         if problem.action != .retry { return show(.ended(problem.trouble(retryMs: 0))) }
         let retryMs = untilRetry(problem, failures: failures, random: platform.random)
         failures += 1
+        isKeySent = true
         isOffline = problem.code == "offline"
         showWaiting(problem.trouble(retryMs: retryMs), platform.steadyMs())
         sleep(retryMs)

@@ -155,6 +155,12 @@ public class Place internal constructor(
     /** The key of the place that is being taken. It is in the storage, too: the reply may be lost with the process. */
     private var joinKey: String? = null
 
+    /** Whether that key was sent before: the place that it has may have ended before anybody saw it. */
+    private var isKeySent = false
+
+    /** The key of such a place. It is not sent again, also if the storage does not let it go. */
+    private var goneKey: String? = null
+
     /** When the wait in [kept] was told, by the steady clock. */
     private var toldAtMs = 0.0
 
@@ -300,11 +306,16 @@ public class Place internal constructor(
         joinKey?.let { return it }
         val nowMs = platform.deviceMs()
         var made = platform.newKey()
+        isKeySent = false
         try {
             writing?.join()
             val (stored, at) = storage?.get(key + JOIN_KEY).orEmpty().split(" ").let { it.first() to it.last().toDoubleOrNull() }
-            if (at != null && stored.isNotEmpty() && nowMs - at in -JOIN_KEY_AHEAD_MS..JOIN_KEY_MS) made = stored
-            else storage?.set(key + JOIN_KEY, "$made $nowMs")
+            if (at != null && stored.isNotEmpty() && stored != goneKey && nowMs - at in -JOIN_KEY_AHEAD_MS..JOIN_KEY_MS) {
+                made = stored
+                isKeySent = true
+            } else {
+                storage?.set(key + JOIN_KEY, "$made $nowMs")
+            }
         } catch (end: CancellationException) {
             throw end
         } catch (_: Exception) {
@@ -405,6 +416,12 @@ public class Place internal constructor(
             keep(null)
             return 0.0
         }
+        // The reply to the first `wait` was lost, and the place ended before the user saw it. The new one has another key.
+        if (problem.action == Action.NEW_PLACE && kept == null && joinKey != null && isKeySent) {
+            goneKey = joinKey
+            keep(null)
+            return 0.0
+        }
         if (problem.action != Action.RETRY) {
             run.isOver = true
             show(State.Ended(problem.trouble(0)))
@@ -412,6 +429,7 @@ public class Place internal constructor(
         }
         val retryMs = untilRetry(problem, failures, platform.random)
         failures++
+        isKeySent = true
         isOffline = problem.code == "offline"
         showWaiting(problem.trouble(retryMs.toLong() + 1), platform.steadyMs())
         return retryMs
