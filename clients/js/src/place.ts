@@ -14,8 +14,13 @@ import { Problem, problemOf, problemOfReply, type Trouble } from "./problem.js";
 import { Unreadable, answerOf, idOf, jsonOf, textOf, waitingOf, type Answer, type Reason, type Stock, type Waiting } from "./reply.js";
 import { events } from "./stream.js";
 
-/** A stream sends data every 5 s, and an event in each polling period. If they are late by this much, it is treated as broken. */
+/** A stream sends data every 5 s. After this much silence it is treated as broken. */
 const SILENT_MS = 12_000;
+/**
+ * A stream tells something in each polling period. If that is late by this much, the place polls. The poll comes in time for it: a place lasts
+ * for 10 s and for three periods at least.
+ */
+const LATE_MS = 5_000;
 /** The pause after streams that delivered nothing, or did not last. A proxy may buffer or cut streams, and that does not change soon. */
 const NO_STREAM_MS = 60_000;
 /** A stream that ends sooner, or within its own polling period, did not last: it costs more than polls. */
@@ -511,7 +516,7 @@ export class Place {
     // A proxy may keep a stream alive whose server is gone. Only an event says that the user counts as present.
     const expectNews = (withinMs: number) => {
       cancelNews();
-      cancelNews = this.#platform.timer(withinMs + SILENT_MS, () => {
+      cancelNews = this.#platform.timer(withinMs + LATE_MS, () => {
         periodMs = 0;
         abort();
       });
@@ -519,7 +524,7 @@ export class Place {
     const lasted = this.#stopwatch();
     try {
       alive();
-      expectNews(0);
+      expectNews(this.#kept?.period_ms ?? 0);
       const headers = { accept: "text/event-stream", "last-event-id": token };
       const address = `${this.#server}traffic/stream?zone=${encodeURIComponent(this.#zone)}`;
       const reply = await this.#platform.fetch(address, { method: "GET", headers, signal: stream.signal, ...ALWAYS });

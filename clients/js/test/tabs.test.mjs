@@ -296,8 +296,9 @@ test("a new pass is not said to be an old one while another tab that entered is 
 });
 
 test("three streams are open at most, whatever the number of zones, and the other places poll", async () => {
-  const alive = { [Symbol.asyncIterator]: () => ({ next: () => new Promise(() => {}) }) };
-  const world = new World(({ call }) => (call === "stream" ? { stream: alive } : waiting));
+  const text = `event: wait\ndata: ${JSON.stringify({ rank: 2, etaRange: null, pollingPeriod: 1_000 })}\n\n`;
+  const next = () => new Promise((done) => world.platform().timer(1_000, () => done({ done: false, value: text })));
+  const world = new World(({ call }) => (call === "stream" ? { stream: { [Symbol.asyncIterator]: () => ({ next }) } } : waiting));
   const zones = ["A", "B", "C", "D", "E", "F", "G", "H"];
   const at = (server) => (zone) => wait({ server, zone, platform: world.platform({ tabs: world.tabs(), streams: true }) });
   const places = zones.map(at("https://weir.test"));
