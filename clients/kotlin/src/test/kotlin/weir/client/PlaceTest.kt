@@ -198,6 +198,24 @@ class PlaceTest {
     }
 
     @Test
+    fun aKeyWhosePlaceEndedUnseenIsSentNoMoreAlsoIfTheStorageDoesNotLetItGo() = runTest {
+        val stubborn = object : Storage {
+            override suspend fun get(key: String) = if (key.endsWith(" key")) "key-of-a-lost-reply 0" else null
+
+            override suspend fun set(key: String, value: String?) {}
+        }
+        val gone = Reply(410, { null }, """{"code":"gone"}""")
+        val bodies = mutableListOf<String>()
+        val place = place("https://weir.test", "Z", platform(stubborn) { _, body ->
+            check(bodies.size < 10) { "it asks again and again" }
+            gone.also { bodies += body }
+        })
+        val end = runCatching { withTimeout(60_000) { place.entry() } }.exceptionOrNull() as NoEntry
+        assertEquals(Action.NEW_PLACE, end.state?.trouble?.action)
+        assertEquals(listOf(true, false), bodies.map { it.contains("key-of-a-lost-reply") })
+    }
+
+    @Test
     fun aSetupThatCannotBeRightIsRefused() {
         for (server in listOf("weir.test", "ftp://weir.test", "http://", "http://a b", "")) {
             assertThrows(IllegalArgumentException::class.java, { place(server, "Z") }, server)
