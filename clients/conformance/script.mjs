@@ -52,8 +52,8 @@ export class Script {
     const isRight = body?.token === wanted || (step.call !== "wait" && !step.token);
     if (!isRight) this.faults.push(`${call} came with the token ${body?.token}, not ${wanted}`);
     if (call === "wait") this.#judgeKey(body?.idempotencyKey);
-    // Who asks for a place has taken it, and whoever leaves takes it no more.
-    if (call !== "wait" || step.user) this.#endKey();
+    // Who asks for a place has taken it, and whoever leaves takes it no more. A place that is gone has another key than the next one.
+    if (call !== "wait" || step.user || step.reply?.problem?.code === "gone") this.#endKey();
     const [least, most] = step.after_ms ?? [0, Infinity];
     const after = this.#repliedAtMs === null ? 0 : atMs - this.#repliedAtMs;
     // Clocks of two processes, and timers, are a few milliseconds apart.

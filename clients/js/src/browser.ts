@@ -60,12 +60,8 @@ export function browser(): Platform {
       addEventListener("offline", () => hear("offline"), { signal });
       return () => life.abort();
     },
-    beacon(address, text) {
-      // A beacon follows redirects. So it is only for browsers that cut off each `fetch` of a page that closes.
-      if (!("keepalive" in Request.prototype)) return navigator.sendBeacon(address, text);
-      fetch(address, { method: "POST", body: text, keepalive: true, redirect: "manual" }).catch(() => {});
-      return true;
-    },
+    // A beacon follows redirects. So it is only for browsers that cut off each `fetch` of a page that closes.
+    ...(!("keepalive" in Request.prototype) && { beacon: (address: string, text: string) => void navigator.sendBeacon(address, text) }),
     warn(server) {
       if (!navigator.onLine || new URL(server).origin === globalThis.origin) return;
       const cure =

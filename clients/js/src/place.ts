@@ -11,15 +11,22 @@ import { inTime, keptOf, type Kept } from "./kept.js";
 import { REOPEN_MS, SLOWEST_MS, reopenWithin, untilOwnPoll, untilPoll, untilReopen, untilRetry } from "./pace.js";
 import type { Platform, Reply, Request, Signal, Storage } from "./platform.js";
 import { Problem, problemOf, problemOfReply, type Trouble } from "./problem.js";
-import { Unreadable, answerOf, jsonOf, textOf, waitingOf, type Answer, type Reason, type Stock, type Waiting } from "./reply.js";
+import { Unreadable, answerOf, idOf, jsonOf, textOf, waitingOf, type Answer, type Reason, type Stock, type Waiting } from "./reply.js";
 import { events } from "./stream.js";
 
 /** A stream sends data every 5 s. After this much silence it is treated as broken. */
 const SILENT_MS = 12_000;
+/**
+ * A stream tells something in each polling period. If that is late by this much, the place polls. The poll comes in time for it: a place lasts
+ * for 10 s and for three periods at least.
+ */
+const LATE_MS = 5_000;
 /** The pause after streams that delivered nothing, or did not last. A proxy may buffer or cut streams, and that does not change soon. */
 const NO_STREAM_MS = 60_000;
 /** A stream that ends sooner, or within its own polling period, did not last: it costs more than polls. */
 const LASTING_MS = 10_000;
+/** The most streams of all tabs and zones to one Weir. By HTTP/1.1 a browser has six connections to a host, and polls need some, too. */
+const MOST_STREAMS = 3;
 /** After this many streams in a row that did not last, the place polls for a while. */
 const MOST_SHORT = 3;
 /**
@@ -28,8 +35,16 @@ const MOST_SHORT = 3;
  */
 const OLD_MS = 3_600_000;
 
+/** How often the end of a place is told at most, where it is not known whether Weir has heard of it. */
+const MOST_LEAVES = 6;
+/** A pause before the next time that is longer is not worth it: the place or visit ends by itself. In Node it would keep the process. */
+const LONGEST_LEAVE_PAUSE_MS = 60_000;
+
 /** What each request says of caches and redirects. */
 const ALWAYS = { cache: "no-store", redirect: "manual" } as const;
+
+/** The call that ends a place or visit. It may be the last one of a page. */
+const LEAVE = "traffic/leave";
 
 /** The key of a place that is being taken is stored under the place's name and this. */
 const KEY = " key";
@@ -133,6 +148,10 @@ export class Place {
   #stored: string | null = null;
   /** The key of the place that is being taken. It is in the storage, too: the reply may be lost with the page. */
   #joinKey: string | null = null;
+  /** Whether that key was sent before: the place that it has may have ended before anybody saw it. */
+  #isKeySent = false;
+  /** The key of such a place. It is not sent again, also if the storage does not let it go. */
+  #goneKey: string | null = null;
   /** When the wait in `#kept` was told, by the steady clock. */
   #toldAt = 0;
   /** Whether the place in the storage is from long ago, by the device's clock. */
@@ -301,7 +320,11 @@ export class Place {
     // Two tabs that are opened together take one place together.
     const join = async () => {
       await this.#load();
-      return this.#kept || run.isOver ? 0 : this.#take(run, await this.#ask(run, "wait"));
+      if (this.#kept || run.isOver) return 0;
+      const answer = await this.#ask(run, "wait");
+      // If this tab stood still for long, another one has taken the place, and may have gone on with it.
+      if (!run.isOver && this.#platform.tabs) await this.#load();
+      return this.#kept && !run.isOver ? 0 : this.#take(run, answer);
     };
     const pauseMs = await (this.#platform.tabs?.inTurn(`${this.#key} join`, join) ?? join());
     return this.#mayStream() ? 0 : pauseMs;
@@ -325,10 +348,11 @@ export class Place {
     if (this.#joinKey) return this.#joinKey;
     const now = this.#platform.deviceMs();
     let key = this.#platform.key();
+    this.#isKeySent = false;
     try {
       const [kept, at] = ((await this.#storage?.get(this.#key + KEY)) ?? "").split(" ");
       const ageMs = now - Number(at);
-      if (kept && ageMs >= -KEY_AHEAD_MS && ageMs < KEY_MS) key = kept;
+      if (kept && kept !== this.#goneKey && ageMs >= -KEY_AHEAD_MS && ageMs < KEY_MS) [key, this.#isKeySent] = [kept, true];
       else if (key) await this.#storage?.set(this.#key + KEY, `${key} ${now}`);
     } catch {
       // Without storage, the key lasts as long as the page.
@@ -340,9 +364,11 @@ export class Place {
   /** Makes a call and reads its reply. It fails when it takes too long, or when `life` ends, also where `fetch` ignores its signal. */
   #post<T>(path: string, fields: object, life: AbortSignal | null, read: (reply: Reply) => Promise<T>): Promise<T> {
     const limit = new AbortController();
-    const headers = { "content-type": "application/json" };
+    const isLast = path === LEAVE;
+    // A text needs no permission of another origin first, for which a page that closes has no time.
+    const headers = { "content-type": isLast ? "text/plain" : "application/json" };
     const body = JSON.stringify({ zoneId: this.#zone, ...fields });
-    const request: Request = { method: "POST", headers, body, signal: limit.signal, ...ALWAYS };
+    const request: Request = { method: "POST", headers, body, signal: limit.signal, keepalive: isLast, ...ALWAYS };
     return new Promise<T>((done, fail) => {
       const abort = () => {
         limit.abort();
@@ -429,7 +455,7 @@ export class Place {
 
   async #enter(run: Run, token: string, pass: string): Promise<number> {
     await this.#load();
-    const again = Boolean(this.#kept?.entered) || !(await this.#isFirst());
+    const again = Boolean(this.#kept?.entered) || !(await this.#isFirst(pass));
     if (run.isOver) return 0;
     run.end();
     this.#keep({ token, heard: this.#platform.deviceMs(), entered: true });
@@ -438,10 +464,10 @@ export class Place {
   }
 
   /**
-   * Whether this is the first of the tabs that learn of the entry at the same moment. The first one holds its turn for as long as it is
+   * Whether this is the first of the tabs that receive this pass at the same moment. The first one holds its turn for as long as it is
    * open. A later tab finds the entry in the storage.
    */
-  #isFirst(): Promise<boolean> {
+  #isFirst(pass: string): Promise<boolean> {
     const { tabs } = this.#platform;
     if (!tabs) return Promise.resolve(true);
     return new Promise((done) => {
@@ -449,7 +475,7 @@ export class Place {
         done(true);
         return new Promise<void>((release) => (this.#release = release));
       };
-      tabs.ifFree(`${this.#key} in`, hold).then((turn) => done(turn !== "taken"), () => done(true));
+      tabs.ifFree(`${this.#key} in ${idOf(pass)}`, hold).then((turn) => done(turn !== "taken"), () => done(true));
     });
   }
 
@@ -457,11 +483,18 @@ export class Place {
     return this.#platform.streams && this.#failures === 0 && this.#platform.steadyMs() >= this.#noStreamUntil;
   }
 
-  /** Follows a stream if no other tab does. Returns the time until the next step, or why there was no stream. */
+  /** Follows a stream if no other tab does, and few are open. Returns the time until the next step, or why there was no stream. */
   async #followAlone(run: Run, token: string): Promise<number | "taken" | "unknown"> {
     const follow = () => this.#follow(run, token);
     const { tabs } = this.#platform;
-    return tabs ? tabs.ifFree(this.#key, follow) : follow();
+    if (!tabs) return follow();
+    return tabs.ifFree(this.#key, async () => {
+      for (let slot = 1; slot <= MOST_STREAMS; slot += 1) {
+        const followed = await tabs.ifFree(`weir ${this.#server} stream ${slot}`, follow);
+        if (followed !== "taken") return followed;
+      }
+      return "taken";
+    });
   }
 
   /** Follows a stream to its end. Not by `EventSource`: so the token is in a header and not in an address, and a refusal has a body. */
@@ -477,11 +510,21 @@ export class Place {
       cancel = this.#platform.timer(SILENT_MS, abort);
     };
     this.#stream = { abort, silence: () => silence() };
-    // The period of the last event, or 0.
+    // The period of the last event, or 0 if there was none in time.
     let [reopenMs, periodMs] = [REOPEN_MS, 0];
+    let cancelNews = () => {};
+    // A proxy may keep a stream alive whose server is gone. Only an event says that the user counts as present.
+    const expectNews = (withinMs: number) => {
+      cancelNews();
+      cancelNews = this.#platform.timer(withinMs + LATE_MS, () => {
+        periodMs = 0;
+        abort();
+      });
+    };
     const lasted = this.#stopwatch();
     try {
       alive();
+      expectNews(this.#kept?.period_ms ?? 0);
       const headers = { accept: "text/event-stream", "last-event-id": token };
       const address = `${this.#server}traffic/stream?zone=${encodeURIComponent(this.#zone)}`;
       const reply = await this.#platform.fetch(address, { method: "GET", headers, signal: stream.signal, ...ALWAYS });
@@ -501,6 +544,7 @@ export class Place {
           this.#keepWaiting(told, id || this.#kept?.token || token);
           this.#showWaiting(null, 0);
           [periodMs, this.#failures] = [told.periodMs, 0];
+          expectNews(periodMs);
         } else if (event === "enter") {
           const answer = answerOf(JSON.parse(data ?? ""));
           if (!answer.canEnter) break;
@@ -514,6 +558,7 @@ export class Place {
       if (fault instanceof Problem) throw fault;
     } finally {
       cancel();
+      cancelNews();
       stream.abort();
       run.signal.removeEventListener("abort", abort);
       this.#stream = null;
@@ -537,6 +582,12 @@ export class Place {
       this.#keep(null);
       return 0;
     }
+    // The reply to the first `wait` was lost, and the place ended before the user saw it. The new one has another key.
+    if (problem.action === "new place" && !this.#kept && this.#joinKey && this.#isKeySent) {
+      this.#goneKey = this.#joinKey;
+      this.#write(() => {});
+      return 0;
+    }
     const { code, title, detail, action, page } = problem;
     const trouble = (retryMs: number): Trouble => ({ code, title, detail, action, retryMs, page });
     if (action !== "retry") {
@@ -546,6 +597,7 @@ export class Place {
     }
     const retryMs = untilRetry(problem, this.#failures, () => this.#platform.random());
     this.#failures += 1;
+    this.#isKeySent = true;
     this.#isOffline = code === "offline";
     if (this.#isOffline) {
       // The network was the cause, not the stream.
@@ -681,16 +733,31 @@ export class Place {
     this.#showWaiting();
   }
 
+  /** Tells Weir that the place or visit is over, until it has heard it: a few times, and also after `stop()`. */
   #giveUp(token: string): void {
-    // A text needs no permission of another origin first.
     const text = JSON.stringify({ zoneId: this.#zone, token });
     try {
-      if (this.#platform.beacon?.(`${this.#server}traffic/leave`, text)) return;
+      this.#platform.beacon?.(`${this.#server}${LEAVE}`, text);
     } catch {
-      // Some browsers can be told to have none. A call does it as well, unless the page closes.
+      // Some browsers can be told to have none. The call does it as well, unless the page closes.
     }
-    // If this is lost, the place is free after the zone's idle time.
-    this.#post("traffic/leave", { token }, null, async () => {}).catch(() => {});
+    void this.#tellEnd(token);
+  }
+
+  async #tellEnd(token: string): Promise<void> {
+    for (let failures = 0; ; failures += 1) {
+      try {
+        return await this.#post(LEAVE, { token }, null, async (reply) => {
+          if (reply.status !== 204) throw await problemOfReply(reply);
+        });
+      } catch (fault) {
+        const problem = fault instanceof Problem ? fault : new Problem("offline");
+        const pauseMs = untilRetry(problem, failures, () => this.#platform.random());
+        // If Weir never hears it, the place is free after the zone's idle time. Any other refusal would come again.
+        if (problem.action !== "retry" || failures + 1 >= MOST_LEAVES || pauseMs > LONGEST_LEAVE_PAUSE_MS) return;
+        await new Promise<void>((done) => void this.#platform.timer(pauseMs, done));
+      }
+    }
   }
 }
 

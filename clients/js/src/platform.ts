@@ -26,6 +26,8 @@ export interface Request {
   headers: Record<string, string>;
   body?: string;
   signal: AbortSignal;
+  /** The request goes on while the page closes. */
+  keepalive?: boolean;
   cache: "no-store";
   /** Weir sends no redirects. Another host must get no token, and the page of a captive portal is no reply. */
   redirect: "manual";
@@ -43,7 +45,7 @@ export interface Storage {
 
 /** The other tabs of the same person. They share the storage. */
 export interface Tabs {
-  /** Runs `act` when no other tab runs one under this name, and returns its result. */
+  /** Runs `act` when no other tab runs one under this name, or has done so for long, and returns its result. */
   inTurn<T>(name: string, act: () => Promise<T>): Promise<T>;
   /**
    * Runs `act` if no other tab runs one under this name now.
@@ -81,8 +83,8 @@ export interface Platform {
   streams: boolean;
   /** Calls `hear` for each signal. Returns a function that ends this. */
   signals(hear: (signal: Signal) => void): () => void;
-  /** Sends a text that needs no reply, also while the page closes. Absent, or if it throws: `fetch` is used. */
-  beacon?(address: string, text: string): boolean;
+  /** Sends a text also while the page closes, where `fetch` cannot. The text is sent by `fetch`, too, whose reply can be read. */
+  beacon?(address: string, text: string): void;
   /** Tells the developer about a mistake of the setup, once. */
   warn?(server: string): void;
 }

@@ -108,6 +108,16 @@ export function answerOf(value: unknown): Answer {
   throw new Unreadable("neither entered nor waiting");
 }
 
+/** What a pass and its copies have in common: its `jti`. Each copy may be signed anew. Empty if it cannot be read. */
+export function idOf(pass: string): string {
+  try {
+    const { jti } = JSON.parse(atob((pass.split(".")[1] ?? "").replaceAll("-", "+").replaceAll("_", "/"))) as { jti?: unknown };
+    return typeof jti === "string" ? jti : "";
+  } catch {
+    return "";
+  }
+}
+
 /** The JSON of a reply. Throws `Unreadable` if it is too long or no JSON, and what `fetch` throws if the connection breaks. */
 export async function jsonOf(reply: Reply): Promise<unknown> {
   const body = await textOf(reply);

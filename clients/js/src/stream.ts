@@ -16,11 +16,16 @@ export interface StreamEvent {
 /** Yields the events of a body until it ends, or until an event is too long. `onBytes` is called for everything that arrives. */
 export async function* events(reader: Reader, onBytes: () => void): AsyncGenerator<StreamEvent> {
   const decoder = new TextDecoder();
+  let endsInCr = false;
   for (let text = ""; text.length <= LONGEST_REPLY; ) {
     const { done, value } = await reader.read();
     if (done) return;
     onBytes();
-    const blocks = (text + decoder.decode(value, { stream: true })).split("\n\n");
+    const piece = decoder.decode(value, { stream: true });
+    // A line ends with CR, LF or both. Weir's end with LF, but a proxy may write them anew.
+    const lines = (endsInCr ? piece.replace(/^\n/, "") : piece).replace(/\r\n?/g, "\n");
+    if (piece) endsInCr = piece.endsWith("\r");
+    const blocks = (text + lines).split("\n\n");
     text = blocks.pop() ?? "";
     for (const block of blocks) yield fieldsOf(block);
   }

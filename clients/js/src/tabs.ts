@@ -4,17 +4,18 @@
 // bring the news. Claims in the storage make turns, which are right unless two tabs write within the same moments and one of them is
 // delayed by more than CLAIM_MS. Then a person may take two places, of which one ends by silence.
 //
-// Invariant: without locks, a turn is waited for at most twice TURN_MS, so a crashed tab blocks nobody.
+// Invariant: a turn is waited for at most TURN_MS, and twice that without locks. So a tab that crashed or stands still blocks nobody, and
+// two of them may have their turn at once. A tab stands still while it shows a dialog, and where the system suspends it.
 
 import type { Tabs } from "./platform.js";
 
 /** How long a tab waits after its claim for the claim of another tab, in milliseconds. */
 const CLAIM_MS = 100;
-/** How long a claim counts, in milliseconds: longer than a call may take. */
+/** How long a turn is waited for, and how long a claim counts, in milliseconds: longer than a call may take. */
 const TURN_MS = 20_000;
 
 interface Locks {
-  request<T>(name: string, options: { ifAvailable?: boolean }, act: (lock: object | null) => Promise<T>): Promise<T>;
+  request<T>(name: string, options: { ifAvailable?: true; signal?: AbortSignal }, act: (lock: object | null) => Promise<T>): Promise<T>;
 }
 
 interface Channel {
@@ -39,17 +40,21 @@ export interface TabsParts {
 export function tabsOf(parts: TabsParts): Tabs {
   let locks = parts.locks;
 
-  /** Runs `act` with a lock. Returns "refused" if the browser refuses locks, before `act` began. */
-  async function locked<T>(name: string, ifAvailable: boolean, act: (lock: object | null) => Promise<T>): Promise<T | "refused"> {
+  /**
+   * Runs `act` with a lock, which is waited for until `limit` ends. Without a limit, `act` gets null if the lock is taken.
+   * Returns "refused" if the browser refuses locks, and "late" at the limit, both before `act` began.
+   */
+  async function locked<T>(name: string, limit: AbortSignal | null, act: (lock: object | null) => Promise<T>): Promise<T | "refused" | "late"> {
     if (!locks) return "refused";
     let began = false;
     try {
-      return await locks.request(name, { ifAvailable }, (lock) => {
+      return await locks.request(name, limit ? { signal: limit } : { ifAvailable: true }, (lock) => {
         began = true;
         return act(lock);
       });
     } catch (fault) {
       if (began) throw fault;
+      if (limit?.aborted) return "late";
       locks = null;
       return "refused";
     }
@@ -86,13 +91,16 @@ export function tabsOf(parts: TabsParts): Tabs {
 
   return {
     async inTurn(name, act) {
-      const done = await locked(name, false, act);
+      const limit = new AbortController();
+      const cancel = parts.timer(TURN_MS, () => limit.abort());
+      const done = await locked(name, limit.signal, act).finally(cancel);
+      if (done === "late") return act();
       return done === "refused" ? claimed(name, act) : done;
     },
 
     async ifFree<T>(name: string, act: () => Promise<T>) {
-      const done = await locked<T | "taken">(name, true, async (lock) => (lock ? act() : "taken"));
-      return done === "refused" ? "unknown" : done;
+      const done = await locked<T | "taken">(name, null, async (lock) => (lock ? act() : "taken"));
+      return done === "refused" || done === "late" ? "unknown" : done;
     },
 
     open(key, hear) {

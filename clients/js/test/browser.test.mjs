@@ -13,18 +13,19 @@ const held = zone("Z", { ...QUICK, mode: "hold" });
 const open = zone("Z", QUICK);
 const calls = (made, path) => made.requests.filter(({ url }) => new URL(url).pathname === path);
 
-/// A page that keeps a place in Z. `script` runs before it.
-const pageOf = (script) => `<!doctype html><title>app</title><script>${script}</script><script type="module">
+/// A page that keeps a place in Z, or in each of `zones`. `script` runs before it.
+const pageOf = (script, zones = ["Z"]) => `<!doctype html><title>app</title><script>${script}</script><script type="module">
   import { wait } from "/client/index.js";
-  globalThis.place = wait({ server: location.origin, zone: "Z" });
+  globalThis.places = ${JSON.stringify(zones)}.map((zone) => wait({ server: location.origin, zone }));
+  globalThis.place = globalThis.places[0];
   globalThis.waited = true;
 </script>`;
 const moduleOf = (path) => readFileSync(`${dist}/${path.split("/").at(-1)}`, "utf8");
 
-/// A browser in which `${weir.url}/app` is a page that keeps a place in Z. `script` runs before it.
-async function app(t, weir, script = "") {
+/// A browser in which `${weir.url}/app` is a page that keeps a place in Z, or in each of `zones`. `script` runs before it.
+async function app(t, weir, script = "", zones = undefined) {
   const made = await context(t);
-  await made.route("**/app", (route) => route.fulfill({ contentType: "text/html", body: pageOf(script) }));
+  await made.route("**/app", (route) => route.fulfill({ contentType: "text/html", body: pageOf(script, zones) }));
   await made.route("**/client/*.js", (route) => {
     return route.fulfill({ contentType: "text/javascript", body: moduleOf(new URL(route.request().url()).pathname) });
   });
@@ -76,6 +77,52 @@ test("without streams, three tabs poll like one", async (t) => {
   await until("twelve polls", () => [...polls.values()].reduce((sum, count) => sum + count) >= 12);
   // The news of a poll put off those of the other tabs, so one tab goes on. Each for itself would poll four times.
   assert.ok(Math.max(...polls.values()) >= 9, `the tabs polled ${[...polls.values()]} times`);
+});
+
+test("a tab that stands still while it takes a place holds another one for 20 s", async (t) => {
+  const weir = await Weir.start(t, { config: held });
+  const { made } = await app(t, weir);
+  await made.route("**/still", (route) => route.fulfill({ contentType: "text/html", body: "<!doctype html><title>still</title>" }));
+  const still = await made.newPage();
+  await still.goto(`${weir.url}/still`);
+  await still.evaluate(() => new Promise((held) => {
+    const hold = () => new Promise(() => held());
+    void navigator.locks.request(`weir ${location.origin}/ Z join`, hold);
+  }));
+  const at = await made.newPage();
+  await at.clock.install();
+  await at.goto(`${weir.url}/app`);
+  await until("it waits for its turn", () => at.evaluate(async () => (await navigator.locks.query()).pending.length === 1));
+  assert.equal(calls(made, "/traffic/wait").length, 0);
+  await at.clock.fastForward(20_000);
+  await rank_is(at, 1);
+});
+
+test("eight zones in one page leave connections for the polls", async (t) => {
+  const zones = ["A", "B", "C", "D", "E", "F", "G", "H"];
+  const weir = await Weir.start(t, { config: zones.map((id) => zone(id, { ...QUICK, mode: "hold" })).join("") });
+  const { made, tab } = await app(t, weir, "", zones);
+  await tab();
+  const polls = (id) => calls(made, "/traffic/entry").filter(({ body }) => JSON.parse(body).zoneId === id).length;
+  const streams = () => calls(made, "/traffic/stream").map(({ url }) => new URL(url).searchParams.get("zone"));
+  await until("three zones are followed", () => streams().length === 3);
+  const others = zones.filter((id) => !streams().includes(id));
+  await until("the others poll", () => others.every((id) => polls(id) >= 5));
+  assert.equal(new Set(streams()).size, 3, "no other stream was opened");
+});
+
+test("leaving is told again while the page lives, if the store did not answer", async (t) => {
+  const weir = await Weir.start(t, { config: held });
+  const { made, tab } = await app(t, weir);
+  const away = { status: 503, headers: { "retry-after": "1" }, contentType: "application/problem+json", body: '{"code":"store_away"}' };
+  let told = 0;
+  await made.route("**/traffic/leave", (route) => (told++ === 0 ? route.fulfill(away) : route.continue()));
+  const at = await tab();
+  await rank_is(at, 1);
+  const token = await at.evaluate(() => JSON.parse(localStorage.getItem(`weir ${location.origin}/ Z`)).token);
+  await at.evaluate(() => globalThis.place.leave());
+  await until("the place is free", async () => (await weir.ask("/traffic/entry", { zoneId: "Z", token })).body.code === "gone");
+  assert.equal(told, 2);
 });
 
 test("without locks, tabs that are opened together take one place", async (t) => {

@@ -91,6 +91,23 @@ test("a place that is stopped during its first call is found by the next one", a
   assert.deepEqual(asked(world), ["wait", "entry t1"]);
 });
 
+test("a first reply that comes after the user left and took another place gives up its own", async () => {
+  const answers = [];
+  const world = new World(({ call }) => {
+    if (call === "leave") return nothing;
+    return call === "wait" && answers.length === 0 ? new Promise((done) => answers.push(done)) : waiting("t2");
+  });
+  const place = begin(world);
+  await settle();
+  place.leave();
+  place.anew();
+  await world.run(500);
+  assert.equal(place.state.kind, "waiting");
+  answers[0](waiting("t1"));
+  await world.run(100);
+  assert.deepEqual(asked(world), ["wait", "wait", "leave t1"]);
+});
+
 test("leaving and taking a new place in one step leaves one loop", async () => {
   const world = new World(({ call }) => (call === "leave" ? nothing : waiting(call === "wait" ? "t1" : "t2")));
   const place = begin(world);
@@ -288,6 +305,23 @@ test("a page that is loaded again while it takes a place takes that one, for a w
   }
 });
 
+test("a key whose place ended unseen is sent no more, also if the storage does not let it go", async () => {
+  for (const remove of [() => {}, () => {
+    throw new Error("blocked");
+  }]) {
+    const world = worldOf(gone, gone, waiting("t1"));
+    world.stored.set(`${KEY} key`, `old-key-of-a-lost-reply ${1_700_000_000_000}`);
+    const { storage } = world.platform();
+    const place = begin(world, { storage: { ...storage, remove } });
+    await world.run(10_000);
+    assert.deepEqual([place.state.kind, place.state.trouble.code], ["ended", "gone"], "the second refusal is the user's");
+    const [first, second] = world.calls.map(({ body }) => body.idempotencyKey);
+    assert.equal(first, "old-key-of-a-lost-reply");
+    assert.notEqual(second, first);
+    assert.equal(world.calls.length, 2);
+  }
+});
+
 test("a key in the storage ends with the taking of the place", async () => {
   const world = worldOf(waiting("t1"), gone, entered);
   const place = begin(world);
@@ -385,21 +419,60 @@ test("a page that a browser restores after the entry lets the user decide", asyn
   assert.equal(place.state.kind, "waiting", "the pass has expired, and a new place was taken");
 });
 
-test("the page's beacon carries the last word", async () => {
-  const world = worldOf(waiting("t1"));
+test("the page's beacon carries the last word, and a call, whose reply can be read, says it again", async () => {
+  const world = new World(({ call }) => (call === "leave" ? nothing : waiting("t1")));
   const sent = [];
-  const place = begin(world, { beacon: (address, text) => sent.push([address, JSON.parse(text)]) > 0 });
+  const place = begin(world, { beacon: (address, text) => void sent.push([address, JSON.parse(text)]) });
   await settle();
   place.leave();
   assert.deepEqual(sent, [["https://weir.test/traffic/leave", { zoneId: "Z", token: "t1" }]]);
-  assert.deepEqual(asked(world), ["wait"]);
+  assert.deepEqual(asked(world), ["wait", "leave t1"]);
+});
+
+test("the last call of a page goes on while it closes, and needs no permission of another origin first", async () => {
+  const world = new World(({ call }) => (call === "leave" ? nothing : waiting("t1")));
+  const { fetch, ...rest } = world.platform();
+  const kinds = [];
+  const watched = (address, request) => {
+    kinds.push([request.keepalive ?? false, request.headers["content-type"]]);
+    return fetch(address, request);
+  };
+  const place = wait({ server: "https://weir.test", zone: "Z", platform: { ...rest, fetch: watched } });
+  await settle();
+  place.leave();
+  await settle();
+  assert.deepEqual(kinds, [[false, "application/json"], [true, "text/plain"]]);
+});
+
+test("leaving is told again until Weir has heard it, also after the place was stopped, and not for ever", async () => {
+  const away = { problem: { status: 503, code: "store_away" }, headers: { "retry-after": "2" } };
+  const longAway = { problem: { status: 503, code: "store_away" }, headers: { "retry-after": "3600" } };
+  const portal = { raw: { status: 200, type: "text/html", body: "<h1>Welcome</h1>" } };
+  const full = { problem: { status: 403, code: "foreign_origin" } };
+  for (const [replies, calls] of [
+    [[away, nothing], 2],
+    [["lost", portal, "silent", away, nothing], 5],
+    [[away, gone], 2],
+    [[full], 1],
+    [[longAway], 1],
+    [["lost"], 6],
+  ]) {
+    let count = 0;
+    const world = new World(({ call }) => (call === "leave" ? replies[Math.min(count++, replies.length - 1)] : waiting("t1")));
+    const place = begin(world);
+    await settle();
+    place.leave();
+    place.stop();
+    await world.run(3_600_000);
+    assert.deepEqual(asked(world), ["wait", ...Array(calls).fill("leave t1")], JSON.stringify(replies));
+  }
 });
 
 test("without a beacon, or with one that throws, a call gives up the place", async () => {
   const refuse = () => {
     throw new TypeError("sendBeacon is not a function");
   };
-  for (const beacon of [undefined, () => false, refuse]) {
+  for (const beacon of [undefined, refuse]) {
     const world = new World(({ call }) => (call === "leave" ? nothing : waiting("t1")));
     const place = begin(world, { beacon });
     await settle();
@@ -553,7 +626,7 @@ test("a stream that lasted is opened again as told, however often it is cut", as
   const world = new World(({ call }) => {
     if (call !== "stream") return waiting("t1");
     const open = source();
-    open.send(event("wait", told(2), "t2"));
+    open.send(event("wait", told(2, { pollingPeriod: 10_000 }), "t2"));
     end = () => open.end();
     return { stream: iterable(open) };
   });
@@ -585,6 +658,65 @@ test("a stream that is silent, says nothing, or never ends an event is given up 
     assert.ok(count("entry") >= 29, `${name}: ${count("entry")} polls in 30 s`);
     await world.run(40_000);
     assert.equal(count("stream"), 2, `${name}: it tries again after a minute`);
+  }
+});
+
+test("a stream that is kept alive without events is given up for polls", async () => {
+  const minute = { pollingPeriod: 30_000 };
+  const cases = [
+    ["only comments", "", ":\n\n", 1_000],
+    ["half an event", "event: wait\ndata: {", ":", 1_000],
+    ["no events of Weir", "", "event: other\ndata: 1\n\n", 1_000],
+    ["one event, and then comments", event("wait", told(2), "t2"), ":\n\n", 1_000],
+    ["one event, and then nothing", event("wait", told(2), "t2"), "", 1_000],
+    ["only comments, where a place lasts for 10 s", "", ":\n\n", 3_333],
+    ["one event of a long period, and then comments", event("wait", told(2, minute), "t2"), ":\n\n", 30_000],
+  ];
+  for (const [name, first, again, periodMs] of cases) {
+    const open = source();
+    const world = new World(({ call }) => (call === "stream" ? { stream: iterable(open) } : waiting("t1", { pollingPeriod: periodMs })));
+    begin(world, { streams: true });
+    await world.run(0);
+    open.send(first);
+    for (let ms = 0; ms < periodMs + 40_000; ms += 1_000) {
+      await world.run(1_000);
+      if (again) open.send(again);
+    }
+    const polls = world.calls.filter(({ call }) => call === "entry").map(({ atMs }) => atMs);
+    // A zone keeps a silent place for 10 s, and for three periods, at least.
+    assert.ok(polls[0] >= periodMs && polls[0] < Math.max(10_000, 3 * periodMs), `${name}: the first poll after ${polls[0]} ms`);
+    assert.ok(polls.length >= Math.floor(30_000 / periodMs), `${name}: it goes on to poll`);
+  }
+});
+
+test("a stream with an event in each period is not given up, whatever its period is", async () => {
+  const open = source();
+  const world = new World(({ call }) => (call === "stream" ? { stream: iterable(open) } : waiting("t1", { pollingPeriod: 60_000 })));
+  begin(world, { streams: true });
+  await world.run(0);
+  for (let ms = 0; ms < 600_000; ms += 5_000) {
+    open.send(ms % 60_000 ? ":\n\n" : event("wait", told(2, { pollingPeriod: 60_000 }), "t2"));
+    await world.run(5_000);
+  }
+  assert.deepEqual(asked(world), ["wait", "stream"]);
+});
+
+test("a stream whose lines a proxy ends with CR, or with CR and LF, is read, wherever it is cut", async () => {
+  const text = `retry: 2500\n\n:\n\n${event("wait", told(2), "t2")}${event("wait", told(1), "t3")}`;
+  for (const end of ["\n", "\r\n", "\r"]) {
+    const sent = text.replaceAll("\n", end);
+    for (let size = 1; size <= sent.length; size += size < 4 ? 1 : 50) {
+      const open = source();
+      const world = new World(({ call }) => (call === "stream" ? { stream: iterable(open) } : waiting("t1")));
+      const place = begin(world, { streams: true });
+      const ranks = [];
+      place.subscribe(({ rank }) => ranks.push(rank));
+      await world.run(0);
+      for (let at = 0; at < sent.length; at += size) open.send(sent.slice(at, at + size));
+      while (ranks.length < 3 && world.now < 100) await world.run(1);
+      assert.deepEqual([ranks, JSON.parse(world.stored.get(KEY)).token], [[2, 2, 1], "t3"], `${JSON.stringify(end)}, ${size} at once`);
+      place.stop();
+    }
   }
 });
 

@@ -205,6 +205,118 @@ test("a browser that refuses locks and storage is one tab that polls", async () 
   assert.ok(count(world, "entry") >= 9);
 });
 
+/// Locks as browsers have them, for all tabs of a world.
+function lockManager() {
+  const held = new Map();
+  const request = async (name, { ifAvailable, signal }, act) => {
+    if (ifAvailable && signal) throw new DOMException("not both", "NotSupportedError");
+    if (ifAvailable && held.has(name)) return act(null);
+    while (held.has(name)) {
+      const late = new Promise((_, fail) => signal.addEventListener("abort", () => fail(signal.reason)));
+      await Promise.race([held.get(name), late]);
+    }
+    let release;
+    held.set(name, new Promise((done) => (release = done)));
+    try {
+      return await act({ name });
+    } finally {
+      held.delete(name);
+      release();
+    }
+  };
+  return { request, held };
+}
+
+test("a tab that stands still while it takes a place holds the others for 20 s, and all take one place", async () => {
+  const replies = [];
+  let isOpen = false;
+  const world = new World(({ call }) => {
+    if (call === "wait" && !isOpen) return new Promise((done) => replies.push(done));
+    return isOpen === "in" ? { entered: { token: "t2", pass: "p" } } : waiting;
+  });
+  const locks = lockManager();
+  const tabs = () => tabsOf(parts(world, { locks }));
+  // While a tab stands still, its timers do, too.
+  let isStill = true;
+  const { timer } = world.platform();
+  const still = tab(world, { tabs: tabs(), timer: (ms, run) => (isStill ? () => {} : timer(ms, run)) });
+  await world.run(1_000);
+  const others = [tab(world, { tabs: tabs() }), tab(world, { tabs: tabs() })];
+  await world.run(19_000);
+  assert.equal(count(world, "wait"), 1);
+  isOpen = true;
+  await world.run(2_000);
+  assert.deepEqual(others.map(({ state }) => state.kind), ["waiting", "waiting"]);
+  const keys = world.calls.filter(({ call }) => call === "wait").map(({ body }) => body.idempotencyKey);
+  assert.deepEqual([...new Set(keys)], [keys[0]], "one key is one place");
+  isOpen = "in";
+  await world.run(2_000);
+  assert.deepEqual(others.map(({ state }) => [state.kind, state.again]).sort(), [["entered", false], ["entered", true]]);
+  // The reply to the first call comes at last. The place has gone on since.
+  isStill = false;
+  replies[0](waiting);
+  await world.run(1_000);
+  assert.deepEqual([still.state.kind, still.state.again], ["entered", true]);
+  assert.equal(JSON.parse(world.stored.get("weir https://weir.test/ Z")).entered, true);
+});
+
+test("a turn that was waited for in vain does not end the locks", async () => {
+  const world = new World(() => waiting);
+  const locks = lockManager();
+  const tabs = tabsOf(parts(world, { locks }));
+  const never = locks.request("x", {}, () => new Promise(() => {}));
+  const late = tabs.inTurn("x", async () => "late");
+  await world.run(20_000);
+  assert.equal(await late, "late");
+  assert.equal(await tabs.ifFree("x", async () => "free"), "taken");
+  assert.equal(await Promise.race([never, settle()]), undefined);
+});
+
+/// A pass whose `jti` is this, signed anew each time.
+let signatures = 0;
+const passOf = (jti) => `e30.${Buffer.from(JSON.stringify({ jti, zone: "Zürich ÿ?~" })).toString("base64url")}.${(signatures += 1)}`;
+
+test("a new pass is not said to be an old one while another tab that entered is open, and the same one is", async () => {
+  let jti = "one";
+  const world = new World(() => ({ entered: { token: jti, pass: passOf(jti) } }));
+  const [first] = open(world, 1);
+  await world.run(100);
+  const [second] = open(world, 1);
+  await world.run(100);
+  assert.deepEqual([first.state.again, second.state.again], [false, true]);
+  jti = "two";
+  second.anew();
+  await world.run(100);
+  assert.deepEqual([second.state.kind, second.state.again], ["entered", false]);
+  // The storage was lost, so only the tab that is open knows of the pass.
+  world.stored.clear();
+  const [third] = open(world, 1);
+  await world.run(100);
+  assert.deepEqual([third.state.kind, third.state.again], ["entered", true]);
+});
+
+test("three streams are open at most, whatever the number of zones, and the other places poll", async () => {
+  const text = `event: wait\ndata: ${JSON.stringify({ rank: 2, etaRange: null, pollingPeriod: 1_000 })}\n\n`;
+  const next = () => new Promise((done) => world.platform().timer(1_000, () => done({ done: false, value: text })));
+  const world = new World(({ call }) => (call === "stream" ? { stream: { [Symbol.asyncIterator]: () => ({ next }) } } : waiting));
+  const zones = ["A", "B", "C", "D", "E", "F", "G", "H"];
+  const at = (server) => (zone) => wait({ server, zone, platform: world.platform({ tabs: world.tabs(), streams: true }) });
+  const places = zones.map(at("https://weir.test"));
+  await world.run(10_000);
+  const streams = () => world.calls.filter(({ call }) => call === "stream").map(({ search }) => search);
+  assert.deepEqual(streams(), ["?zone=A", "?zone=B", "?zone=C"]);
+  for (const zone of ["D", "E", "F", "G", "H"]) {
+    const polls = world.calls.filter(({ call, body }) => call === "entry" && body.zoneId === zone).length;
+    assert.ok(polls >= 9, `${polls} polls of ${zone} in ten periods`);
+  }
+  places[0].stop();
+  await world.run(2_000);
+  assert.equal(streams().length, 4, "another place takes over the stream that is free");
+  at("https://other.test")("A");
+  await world.run(10);
+  assert.equal(streams().length, 5, "another Weir has its own");
+});
+
 test("a fault inside a turn is not taken for a refusal", async () => {
   const locks = { request: async (_, options, act) => act({}) };
   const tabs = tabsOf(parts(new World(() => waiting), { locks }));

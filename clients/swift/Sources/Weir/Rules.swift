@@ -18,6 +18,12 @@ private let joinKeyMs = 100_000.0
 /// A key may be from this far in the future, in milliseconds: the device's clock was put right meanwhile.
 private let joinKeyAheadMs = 10_000.0
 
+/// How often the end of a place is told at most, where it is not known whether Weir has heard of it.
+private let mostLeaves = 6
+
+/// A pause before the next time that is longer, in milliseconds, is not worth it: the place or visit ends by itself.
+private let longestLeavePauseMs = 60_000.0
+
 /// What a call sends.
 struct Body: Encodable, Equatable {
     let zoneId: String
@@ -44,7 +50,13 @@ struct Rules {
         /// The first call of somebody who does not wait for it any more. Whoever ends it loses its reply, and with it a place. So it goes
         /// on, and the place that its reply brings is given up, or kept for the next start.
         case lateJoin(isKept: Bool)
-        case leave
+        case leave(Leave)
+    }
+
+    /// The end of a place, which Weir has not heard yet, and how often it was told in vain.
+    private struct Leave: Equatable {
+        let token: String
+        var failures = 0
     }
 
     private struct Pause {
@@ -63,11 +75,17 @@ struct Rules {
     private var lastNumber = 0
     private var calls: [Int: Purpose] = [:]
     private var pause: Pause?
+    /// The ends of places that are told again, by the number of their timer.
+    private var leaves: [Int: Leave] = [:]
     private var kept: Kept?
     /// The text in the storage that was read or written last. It is not read again.
     private var stored: String?
     /// The key of the place that is being taken. It is in the storage, too: the reply may be lost with the process.
     private var joinKey: String?
+    /// Whether that key was sent before: the place that it has may have ended before anybody saw it.
+    private var isKeySent = false
+    /// The key of such a place. It is not sent again, also if the storage does not let it go.
+    private var goneKey: String?
     /// When the wait in `kept` was told, by the steady clock.
     private var toldAtMs = 0.0
     /// Whether the place in the storage is from long ago, by the device's clock.
@@ -122,15 +140,17 @@ struct Rules {
             } else {
                 giveUp(answer.token)
             }
-        case .leave:
-            // If this is lost, the place is free after the zone's idle time.
-            break
+        case .leave(let leave):
+            leaveAgain(leave, result)
         }
     }
 
     mutating func woke(_ number: Int) {
         if pause?.number == number {
             wake()
+        } else if let leave = leaves.removeValue(forKey: number) {
+            orders.append(.end(number))
+            tell(leave)
         } else if calls[number] != nil {
             answered(number, .failure(Problem(code: "offline")))
         }
@@ -220,7 +240,26 @@ struct Rules {
     }
 
     private mutating func giveUp(_ token: String) {
-        call("leave", .leave, Body(zoneId: zone, token: token))
+        tell(Leave(token: token))
+    }
+
+    private mutating func tell(_ leave: Leave) {
+        call("leave", .leave(leave), Body(zoneId: zone, token: leave.token))
+    }
+
+    /// Tells Weir again that the place or visit is over, if it has not heard it: a few times, and also after `stop()`.
+    private mutating func leaveAgain(_ leave: Leave, _ result: Result<Reply, any Error>) {
+        var problem = Problem(code: "offline")
+        if case .success(let reply) = result {
+            if reply.status == 204 { return }
+            problem = Problem(reply)
+        }
+        let pauseMs = untilRetry(problem, failures: leave.failures, random: platform.random)
+        // If Weir never hears it, the place is free after the zone's idle time. Any other refusal would come again.
+        if problem.action != .retry || leave.failures + 1 >= mostLeaves || pauseMs > longestLeavePauseMs { return }
+        let number = number()
+        leaves[number] = Leave(token: leave.token, failures: leave.failures + 1)
+        orders.append(.wake(number, afterMs: pauseMs))
     }
 
     /// The key of this `wait`, which is the same until the place is known: whoever sends it again gets the same place.
@@ -229,7 +268,9 @@ struct Rules {
         let nowMs = platform.deviceMs()
         let found = (try? platform.storage?.text(for: key + joinKeySuffix))?.split(separator: " ") ?? []
         let made: String
-        if found.count == 2, let atMs = Double(found[1]), (-joinKeyAheadMs..<joinKeyMs).contains(nowMs - atMs) {
+        let isRecent = found.count == 2 && Double(found[1]).map { (-joinKeyAheadMs..<joinKeyMs).contains(nowMs - $0) } == true
+        isKeySent = isRecent && String(found[0]) != goneKey
+        if isKeySent {
             made = String(found[0])
         } else {
             made = platform.newKey()
@@ -320,9 +361,16 @@ struct Rules {
             keep(nil)
             return sleep(0)
         }
+        // The reply to the first `wait` was lost, and the place ended before the user saw it. The new one has another key.
+        if problem.action == .newPlace && kept == nil && joinKey != nil && isKeySent {
+            goneKey = joinKey
+            keep(nil)
+            return sleep(0)
+        }
         if problem.action != .retry { return show(.ended(problem.trouble(retryMs: 0))) }
         let retryMs = untilRetry(problem, failures: failures, random: platform.random)
         failures += 1
+        isKeySent = true
         isOffline = problem.code == "offline"
         showWaiting(problem.trouble(retryMs: retryMs), platform.steadyMs())
         sleep(retryMs)

@@ -12,6 +12,15 @@ private struct Stubborn: Storage {
     func set(_ text: String?, for key: String) {}
 }
 
+/// It has the key of a `wait` whose reply was lost, and does not let it go.
+private struct StubbornKey: Storage {
+    let ms: Double
+
+    func text(for key: String) -> String? { key.hasSuffix(" key") ? "key-of-a-lost-reply \(ms)" : nil }
+
+    func set(_ text: String?, for key: String) {}
+}
+
 final class RulesTests: XCTestCase {
     private let key = "weir https://weir.test/ Z"
 
@@ -66,6 +75,24 @@ final class RulesTests: XCTestCase {
         let pauses = rules.takeOrders().compactMap { order -> Int? in if case .wake(let number, _) = order { number } else { nil } }
         rules.woke(try XCTUnwrap(pauses.first))
         XCTAssertNil(try call(&rules).body.token)
+    }
+
+    func testAKeyWhosePlaceEndedUnseenIsSentNoMoreAlsoIfTheStorageDoesNotLetItGo() throws {
+        let clocks = Clocks()
+        let platform = clocks.platform(StubbornKey(ms: clocks.deviceMs))
+        var rules = Rules(platform: platform, server: "https://weir.test/", zone: "Z")
+        let gone = Reply(status: 410, header: { _ in nil }, body: Data(#"{"code":"gone"}"#.utf8))
+        rules.ask()
+        let first = try call(&rules)
+        XCTAssertEqual(first.body.idempotencyKey, "key-of-a-lost-reply")
+        rules.answered(first.number, .success(gone))
+        let pauses = rules.takeOrders().compactMap { order -> Int? in if case .wake(let number, _) = order { number } else { nil } }
+        rules.woke(try XCTUnwrap(pauses.first))
+        let second = try call(&rules)
+        XCTAssertNotEqual(second.body.idempotencyKey, "key-of-a-lost-reply")
+        rules.answered(second.number, .success(gone))
+        guard case .ended(let trouble) = rules.state else { return XCTFail("\(rules.state)") }
+        XCTAssertEqual(trouble.action, .newPlace)
     }
 
     func testAPlaceOfAnotherVersionIsResumedWithoutItsFigures() throws {

@@ -45,8 +45,9 @@ struct Script {
         let isRight = body["token"] == token || (wanted != "wait" && token == nil)
         if !isRight { faults.append("\(call) came with \(body), not with the token \(token.map(String.init(describing:)) ?? "none")") }
         if call == "wait" { judgeKey(body["idempotencyKey"]?.text) }
-        // Who asks for a place has taken it, and whoever leaves takes it no more.
-        if call != "wait" || step["user"] != nil { endKey() }
+        // Who asks for a place has taken it, and whoever leaves takes it no more. A place that is gone has another key than the next one.
+        let isGone = step["reply"]?["problem"]?["code"]?.text == "gone"
+        if call != "wait" || step["user"] != nil || isGone { endKey() }
         if let limits = step["after_ms"]?.list?.compactMap(\.number), let repliedAtMs {
             let after = atMs - repliedAtMs
             let isInTime = (limits[0] - 0.001...limits[1] + 0.001).contains(after)

@@ -14,6 +14,7 @@ import kotlinx.coroutines.CompletableDeferred
 import kotlinx.coroutines.CoroutineScope
 import kotlinx.coroutines.Job
 import kotlinx.coroutines.SupervisorJob
+import kotlinx.coroutines.delay
 import kotlinx.coroutines.flow.MutableStateFlow
 import kotlinx.coroutines.flow.StateFlow
 import kotlinx.coroutines.flow.asStateFlow
@@ -36,6 +37,15 @@ private const val JOIN_KEY_MS = 100_000.0
 
 /** A key may be from this far in the future: the device's clock was put right meanwhile. */
 private const val JOIN_KEY_AHEAD_MS = 10_000.0
+
+/** The status of a reply to `leave`. */
+private const val NO_CONTENT = 204
+
+/** How often the end of a place is told at most, where it is not known whether Weir has heard of it. */
+private const val MOST_LEAVES = 6
+
+/** A pause before the next time that is longer is not worth it: the place or visit ends by itself. */
+private const val LONGEST_LEAVE_PAUSE_MS = 60_000.0
 
 /** The expected wait from now, in seconds. The real wait is within the range in nine of ten cases. */
 public data class Eta(public val low: Long, public val seconds: Long, public val high: Long)
@@ -144,6 +154,12 @@ public class Place internal constructor(
 
     /** The key of the place that is being taken. It is in the storage, too: the reply may be lost with the process. */
     private var joinKey: String? = null
+
+    /** Whether that key was sent before: the place that it has may have ended before anybody saw it. */
+    private var isKeySent = false
+
+    /** The key of such a place. It is not sent again, also if the storage does not let it go. */
+    private var goneKey: String? = null
 
     /** When the wait in [kept] was told, by the steady clock. */
     private var toldAtMs = 0.0
@@ -290,11 +306,16 @@ public class Place internal constructor(
         joinKey?.let { return it }
         val nowMs = platform.deviceMs()
         var made = platform.newKey()
+        isKeySent = false
         try {
             writing?.join()
             val (stored, at) = storage?.get(key + JOIN_KEY).orEmpty().split(" ").let { it.first() to it.last().toDoubleOrNull() }
-            if (at != null && stored.isNotEmpty() && nowMs - at in -JOIN_KEY_AHEAD_MS..JOIN_KEY_MS) made = stored
-            else storage?.set(key + JOIN_KEY, "$made $nowMs")
+            if (at != null && stored.isNotEmpty() && stored != goneKey && nowMs - at in -JOIN_KEY_AHEAD_MS..JOIN_KEY_MS) {
+                made = stored
+                isKeySent = true
+            } else {
+                storage?.set(key + JOIN_KEY, "$made $nowMs")
+            }
         } catch (end: CancellationException) {
             throw end
         } catch (_: Exception) {
@@ -395,6 +416,12 @@ public class Place internal constructor(
             keep(null)
             return 0.0
         }
+        // The reply to the first `wait` was lost, and the place ended before the user saw it. The new one has another key.
+        if (problem.action == Action.NEW_PLACE && kept == null && joinKey != null && isKeySent) {
+            goneKey = joinKey
+            keep(null)
+            return 0.0
+        }
         if (problem.action != Action.RETRY) {
             run.isOver = true
             show(State.Ended(problem.trouble(0)))
@@ -402,6 +429,7 @@ public class Place internal constructor(
         }
         val retryMs = untilRetry(problem, failures, platform.random)
         failures++
+        isKeySent = true
         isOffline = problem.code == "offline"
         showWaiting(problem.trouble(retryMs.toLong() + 1), platform.steadyMs())
         return retryMs
@@ -495,14 +523,23 @@ public class Place internal constructor(
         }
     }
 
+    /** Tells Weir that the place or visit is over, until it has heard it: a few times, and also after [stop]. */
     private fun giveUp(token: String) {
         scope.launch {
-            try {
-                post("leave", "token", token)
-            } catch (end: CancellationException) {
-                throw end
-            } catch (_: Exception) {
-                // If this is lost, the place is free after the zone's idle time.
+            for (failures in 0 until MOST_LEAVES) {
+                val problem = try {
+                    val reply = post("leave", "token", token)
+                    if (reply.status == NO_CONTENT) return@launch
+                    problemOf(reply)
+                } catch (end: CancellationException) {
+                    throw end
+                } catch (fault: Exception) {
+                    fault as? Problem ?: Problem("offline")
+                }
+                val pauseMs = untilRetry(problem, failures, platform.random)
+                // If Weir never hears it, the place is free after the zone's idle time. Any other refusal would come again.
+                if (problem.action != Action.RETRY || pauseMs > LONGEST_LEAVE_PAUSE_MS) return@launch
+                delay(pauseMs.toLong())
             }
         }
     }

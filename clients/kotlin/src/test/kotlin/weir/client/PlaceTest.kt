@@ -19,6 +19,7 @@ class PlaceTest {
     private val entered = Reply(200, { null }, """{"canEnter":true,"token":"t","pass":"p"}""")
     private val waiting =
         Reply(200, { null }, """{"canEnter":false,"token":"t","waiting":{"rank":2,"pollingPeriod":500,"etaRange":null}}""")
+    private val left = Reply(204, { null }, "")
 
     private fun TestScope.platform(storage: Storage? = null, http: Http) = Platform(
         http = http,
@@ -124,7 +125,7 @@ class PlaceTest {
         for (leaveAtMs in listOf(0L, 5L)) {
             val (calls, storage) = mutableListOf<String>() to Slow()
             storage.texts.all["weir https://weir.test/ Z"] = """{"token":"t0","heard":0}"""
-            val platform = platform(storage) { address, body -> waiting.also { calls += "${address.substringAfterLast('/')} $body" } }
+            val platform = platform(storage) { address, body -> left.also { calls += "${address.substringAfterLast('/')} $body" } }
             val place = place("https://weir.test/", "Z", platform)
             testScheduler.advanceTimeBy(leaveAtMs)
             place.leave()
@@ -194,6 +195,24 @@ class PlaceTest {
         })
         assertEquals("p", withTimeout(60_000) { place.entry() }.pass)
         assertEquals(2, bodies.size)
+    }
+
+    @Test
+    fun aKeyWhosePlaceEndedUnseenIsSentNoMoreAlsoIfTheStorageDoesNotLetItGo() = runTest {
+        val stubborn = object : Storage {
+            override suspend fun get(key: String) = if (key.endsWith(" key")) "key-of-a-lost-reply 0" else null
+
+            override suspend fun set(key: String, value: String?) {}
+        }
+        val gone = Reply(410, { null }, """{"code":"gone"}""")
+        val bodies = mutableListOf<String>()
+        val place = place("https://weir.test", "Z", platform(stubborn) { _, body ->
+            check(bodies.size < 10) { "it asks again and again" }
+            gone.also { bodies += body }
+        })
+        val end = runCatching { withTimeout(60_000) { place.entry() } }.exceptionOrNull() as NoEntry
+        assertEquals(Action.NEW_PLACE, end.state?.trouble?.action)
+        assertEquals(listOf(true, false), bodies.map { it.contains("key-of-a-lost-reply") })
     }
 
     @Test

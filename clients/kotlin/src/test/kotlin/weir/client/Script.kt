@@ -39,8 +39,9 @@ internal class Script(one: Map<*, *>) {
         val isRight = body["token"] == wanted || (step["call"] != "wait" && step["token"] == null)
         if (!isRight) faults += "$call came with the token ${body["token"]}, not $wanted"
         if (call == "wait") judgeKey(body["idempotencyKey"] as String?)
-        // Who asks for a place has taken it, and whoever leaves takes it no more.
-        if (call != "wait" || step["user"] != null) endKey()
+        // Who asks for a place has taken it, and whoever leaves takes it no more. A place that is gone has another key than the next one.
+        val problem = (step["reply"] as? Map<*, *>)?.get("problem") as? Map<*, *>
+        if (call != "wait" || step["user"] != null || problem?.get("code") == "gone") endKey()
         val (least, most) = (step["after_ms"] as List<*>?)?.map { it as Double } ?: listOf(0.0, Double.POSITIVE_INFINITY)
         val after = repliedAtMs?.let { atMs - it } ?: 0.0
         if (after < least || after > most) faults += "$call came $after ms after the last reply, not within $least to $most"
