@@ -104,6 +104,15 @@ fn faults_are_found_in_a_crowd_that_leaves_pauses_and_hears_late() {
     }
 }
 
+/// The burst uses the minute, and the few who wait enter within seconds a minute later.
+#[test]
+fn a_line_that_ends_within_a_sub_window_does_not_hide_too_many_entries() {
+    let crowd = Crowd { users: 150, ..CALM };
+    let (checks, _) = rehearse(crowd, 120, Fault::TooManyASubWindow);
+    let names: Vec<_> = failed(&checks).iter().map(|check| check.name.clone()).collect();
+    assert_eq!(names, ["over_admission_sub_window"], "{checks:#?}");
+}
+
 #[test]
 fn a_wrong_eta_is_measured() {
     let (checks, eta) = rehearse(CALM, 120, Fault::WrongEta);

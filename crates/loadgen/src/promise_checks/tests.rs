@@ -79,6 +79,36 @@ fn a_burst_with_nobody_waiting_may_use_the_whole_minute() {
     assert_eq!((check.judgement, check.figure), (Judgement::Bad, Some(10.0)));
 }
 
+/// A line that enters at once is over before a sub-window is. The limit holds for it all the same.
+#[test]
+fn a_line_that_enters_at_once_exceeds_the_sub_window() {
+    let sub_window = |stories: &[Story]| judged_as(Some(20), stories, "over_admission_sub_window");
+    // 20 a minute, 2 in 6 s. A burst with nobody waiting uses the minute, and ten wait until its slots are free.
+    let burst: Vec<_> = (0..20).map(|i| story(i, 1_000 + i, None, Some(1_000 + i))).collect();
+    let line = |entered: &dyn Fn(u32) -> u32| {
+        let waits = |i| story(100 + i, 2_000 + i, Some(60_000 + i), Some(entered(i)));
+        [burst.clone(), (0..10).map(waits).collect()].concat()
+    };
+    let check = sub_window(&line(&|i| 62_000 + i));
+    assert_eq!((check.judgement, check.count, check.figure), (Judgement::Bad, 8, Some(10.0)), "{check:?}");
+    assert!(check.note.contains("At most 10 entered within 6 s while people waited"), "{check:?}");
+    assert!(check.worst.contains("1/100") && check.worst.contains("1/109"), "{check:?}");
+    // Two in each sub-window, and those who come to an empty line afterwards use the minute at once.
+    let mut good = line(&|i| 62_000 + i / 2 * 6_001);
+    good.extend((0..8).map(|i| story(200 + i, 86_100 + i, None, Some(86_100 + i))));
+    let check = sub_window(&good);
+    assert_eq!((check.count, check.figure), (0, Some(2.0)), "{check:?}");
+    assert_ne!(check.judgement, Judgement::Bad, "{check:?}");
+    // Nobody was certain to wait for 6 s after an entry, so the limit was not seen to hold for so long.
+    let short = [burst.clone(), vec![story(100, 2_000, Some(60_000), Some(62_000))]].concat();
+    let check = sub_window(&short);
+    assert_eq!((check.judgement, check.figure), (Judgement::Open, Some(1.0)), "{check:?}");
+    assert!(
+        check.note.contains("No entry was followed by 6 s in which people certainly waited"),
+        "{check:?}"
+    );
+}
+
 #[test]
 fn a_user_who_has_to_wait_after_a_later_entry_is_overtaken() {
     let b = story(2, 2_000, None, Some(10_000));
