@@ -13,6 +13,7 @@
 
 mod draw;
 mod eta;
+mod hindrance;
 mod least_eta_error;
 mod line;
 mod opening;
@@ -44,7 +45,7 @@ pub const CLOCKS_MS: u32 = 100;
 /// were told when the zone opens.
 #[must_use]
 pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story], papers: &[Paper]) -> (Vec<Check>, Eta) {
-    let line = line::Line::certain(stories);
+    let line = line::Line::certain(stories, line::AGAIN_MS);
     let slots_from_ms = opening::slots_from_ms(stories);
     let drawn = draw::Drawn::of(plan, stories, papers);
     let (eta, eta_check) = eta::judge(stories);
@@ -55,7 +56,7 @@ pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story], papers: &[Paper]) -
         users::rank_rises(stories),
         users::entered_once(stories),
         users::evictions(plan, stories),
-        slot_use::judge(plan, stories, &line, slots_from_ms),
+        slot_use::judge(plan, stories, &line::Line::certain(stories, slot_use::AGAIN_MS), slots_from_ms),
         eta_check,
         users::errors(lasted_ms, stories),
     ];

@@ -17,7 +17,7 @@
 //! Slots alone do not decide who enters where the number of people inside is limited, or where nobody is admitted at all and users are
 //! told so. Then nothing is judged.
 
-use super::{at, check, judged, line::Line, opening, span};
+use super::{at, check, hindrance, judged, line::Line, opening, span};
 use crate::{
     bilingual::bilingual,
     format::{float, grouped},
@@ -32,6 +32,9 @@ const LEAST_SHARE_USED: f64 = 0.9;
 
 /// The least number of slots that decides the check, in sub-windows.
 const LEAST_SUB_WINDOWS: u32 = 3;
+
+/// A user counts again this long after a silence, milliseconds: a server that lost entries takes the slots of a minute for used.
+pub(super) const AGAIN_MS: u32 = span::MINUTE_MS;
 
 /// The time step of the best server, milliseconds.
 const STEP_MS: u32 = 50;
@@ -86,7 +89,7 @@ pub(super) fn judge(plan: &Plan, stories: &[Story], line: &Line, slots_from_ms: 
             "{sub_limit}명 이상이 기다리는 동안 생긴 입장 자리가 너무 적습니다. {slots}개가 필요합니다. 한꺼번에 몰려 1분치를 다 쓰면 \
              1분 뒤에 자리가 다시 생기므로, 사용자 {users}명 이상으로(--users) {must}초 이상 실행해야 합니다."
         );
-        return check(NAME, Judgement::Open, 0, None, note, None);
+        return check(NAME, Judgement::Open, 0, None, hindrance::or(stories, note), None);
     }
     if was_held(stories) {
         let note = bilingual!(

@@ -39,6 +39,7 @@ fn story(number: u32, came_ms: u32, waits_ms: Option<u32>, in_ms: Option<u32>) -
         placed: None,
         longest_silence_ms: 3_000,
         lapses: 0,
+        silences: Vec::new(),
         rises: 0,
         worst_rise: None,
         pass: None,
@@ -132,6 +133,84 @@ fn a_user_who_has_to_wait_after_a_later_entry_is_overtaken() {
     assert_eq!(judged_as(None, &[a, b, c, d], "order").judgement, Judgement::Bad);
 }
 
+/// A user who was silent may have been overtaken meanwhile. Whoever polls as told again is judged again.
+#[test]
+fn a_user_who_is_heard_again_is_judged_again() {
+    // Silent from 11 to 20 s.
+    let silent = |number, came_ms, waits_ms| {
+        let mut story = story(number, came_ms, Some(10_000), None);
+        story.lapse(Call { sent_ms: 20_000, heard_ms: 20_010 });
+        story.last_waiting = call(waits_ms, waits_ms + 10);
+        story
+    };
+    let order = |users: &[Story], passes_ms: &[u32]| {
+        let later = (0..).zip(passes_ms).map(|(i, &ms)| story(50 + i, 5_000, None, Some(ms)));
+        let stories: Vec<_> = users.iter().cloned().chain(later).collect();
+        judged_as(None, &stories, "order")
+    };
+    let a = silent(1, 1_000, 60_000);
+    for absent_ms in [10_100, 15_000, 20_000, 23_000] {
+        let check = order(std::slice::from_ref(&a), &[absent_ms]);
+        assert_eq!((check.judgement, check.count), (Judgement::Good, 0), "{absent_ms}: {check:?}");
+    }
+    for present_ms in [5_010, 6_900, 23_011, 56_900] {
+        let check = order(std::slice::from_ref(&a), &[present_ms]);
+        assert_eq!((check.judgement, check.count), (Judgement::Bad, 1), "{present_ms}: {check:?}");
+        assert!(check.worst.contains("1/1") && check.worst.contains("1/50"), "{check:?}");
+    }
+    // Somebody who comes back afterwards may take the slot of one of them; not somebody who came back before.
+    let with = |back_ms: u32| {
+        let mut b = silent(2, 2_000, 30_000);
+        b.lapse(Call { sent_ms: back_ms, heard_ms: back_ms + 10 });
+        order(&[a.clone(), b, story(3, 3_000, Some(60_000), None)], &[52_000])
+    };
+    let check = with(55_000);
+    assert_eq!((check.judgement, check.count), (Judgement::Good, 0), "{check:?}");
+    assert!(check.note.contains("2 were overtaken") && check.note.contains("at most 2"), "{check:?}");
+    let check = with(45_000);
+    assert_eq!((check.judgement, check.count), (Judgement::Bad, 2), "{check:?}");
+    // A call that is never answered may have been noted.
+    let fresh = story(6, 3_000, Some(60_000), None);
+    let lost = |since_ms| Story { unanswered_since_ms: Some(since_ms), ..story(5, 60_500, None, None) };
+    assert_eq!(order(&[a.clone(), lost(54_000)], &[52_000]).judgement, Judgement::Good);
+    assert_eq!(order(&[a.clone(), lost(61_000)], &[52_000]).judgement, Judgement::Bad);
+    // A file of an earlier version does not say when.
+    let mut old = silent(1, 1_000, 60_000);
+    old.silences.clear();
+    assert_eq!(order(&[old, fresh], &[52_000]).judgement, Judgement::Good);
+}
+
+/// More users or a longer run do not help if the users were not answered, or not in time.
+#[test]
+fn an_open_check_names_what_hindered_the_users() {
+    let notes = |change: fn(&mut Story)| {
+        let mut stories: Vec<_> = (0..20).map(|i| story(i, 1_000, None, Some(1_000))).collect();
+        stories.extend((20..60).map(|i| story(i, 1_000, Some(50_000), None)));
+        stories[20..].iter_mut().for_each(change);
+        let names = ["over_admission_sub_window", "order", "slot_use"];
+        names.map(|name| {
+            let check = judged_as(Some(20), &stories, name);
+            assert_eq!(check.judgement, Judgement::Open, "{check:?}");
+            check
+        })
+    };
+    for check in notes(|story| story.unanswered_since_ms = Some(9_000)) {
+        assert!(check.note.contains("40 got no answer any more"), "{check:?}");
+    }
+    for check in notes(|story| story.last_waiting = None) {
+        assert!(check.note.contains("40 got only replies marked stale"), "{check:?}");
+        assert!(!check.note.contains("--users") && check.note_ko.contains("stale"), "{check:?}");
+    }
+    for check in notes(|story| {
+        story.last_waiting = call(4_000, 4_010);
+        story.lapse(Call { sent_ms: 47_000, heard_ms: 47_010 });
+        story.last_waiting = call(50_000, 50_010);
+    }) {
+        assert!(check.note.contains("40 were silent") && check.note.contains("47.010 s"), "{check:?}");
+        assert!(!check.note.contains("--users") && check.note_ko.contains("47.010"), "{check:?}");
+    }
+}
+
 #[test]
 fn used_slots_are_compared_with_the_best_server() {
     // 60 per minute, 6 in 6 s. A burst of 60, then a line of 100 and no entry for 60 s.
@@ -160,7 +239,7 @@ fn slots_used(entries_ms: &[u32], from_ms: u32, to_ms: u32) -> Check {
             .extend((0..6).map(|i| story(100 + group * 6 + i, at_ms.saturating_sub(500), None, Some(at_ms))));
     }
     stories[0].first_told = Some(ToldWait { eta_s: 9, range_s: (0, 99), rank: 1, at_ms: from_ms + 10 });
-    let check = slot_use::judge(&plan(Some(60)), &stories, &line::Line::certain(&stories), 0);
+    let check = slot_use::judge(&plan(Some(60)), &stories, &line::Line::certain(&stories, 0), 0);
     assert!(check.figure.is_none_or(|share| share <= 1.0), "{check:?}");
     check
 }

@@ -17,7 +17,7 @@
 //! users entered, and if more users than the limit wanted to enter within one interval ([`Evidence`]).
 
 use super::{
-    CLOCKS_MS, at, check,
+    CLOCKS_MS, at, check, hindrance,
     line::Line,
     name,
     opening::with_slots,
@@ -158,7 +158,12 @@ impl Window<'_> {
             return check(self.name, Judgement::Bad, over, figure, note, worst);
         }
         let evidence = self.evidence(stories, &entries, (limit, held));
-        let missing = self.missing(&evidence, stories, limit);
+        let missing = self.missing(&evidence, stories, limit).map(|missing| match evidence {
+            // The sentence says how long the replies were, or how many users there were.
+            Evidence::TooShort if !self.is_sub_window() => missing,
+            Evidence::TooFew(_) | Evidence::Enough => missing,
+            _ => hindrance::or(stories, missing),
+        });
         let judgement = if missing.is_some() { Judgement::Open } else { Judgement::Good };
         if let Some(Bilingual { en, ko }) = missing {
             note =
