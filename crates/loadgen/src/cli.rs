@@ -356,6 +356,8 @@ struct Prepared {
     /// The target, as it was written.
     url: String,
     setup: Setup,
+    /// Other machines start at the same time.
+    is_part: bool,
     admit_per_minute: Option<u32>,
     /// How many people may be inside, by the published rule.
     inside_at_most: Option<u32>,
@@ -426,6 +428,7 @@ impl Prepared {
         Ok(Self {
             url: run.target,
             setup,
+            is_part: run.start_at.is_some(),
             admit_per_minute: run.admit_per_minute,
             inside_at_most: None,
             sub_windows: run.sub_windows,
@@ -449,6 +452,7 @@ impl Prepared {
             planned_ms: setup.profile.lasts_ms(),
             abandon: setup.profile.abandon,
             start_unix_ms,
+            is_part: self.is_part,
             admit_per_minute: self.admit_per_minute,
             sub_windows: self.sub_windows,
             idle_s: self.idle_s,

@@ -61,6 +61,7 @@ fn rehearse(crowd: Crowd, admit_per_minute: u32, fault: Fault) -> (Vec<Check>, E
         abandon: 0.0,
         streams: 0,
         start_unix_ms: 0,
+        is_part: false,
         admit_per_minute: Some(admit_per_minute),
         sub_windows: 10,
         idle_s: 60,

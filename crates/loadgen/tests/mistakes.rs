@@ -105,6 +105,7 @@ fn write_run(path: &Path, start_unix_ms: u64) {
         abandon: 0.0,
         streams: 0,
         start_unix_ms,
+        is_part: false,
         admit_per_minute: None,
         sub_windows: 10,
         idle_s: 60,

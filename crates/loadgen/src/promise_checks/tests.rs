@@ -15,6 +15,7 @@ fn plan(admit_per_minute: Option<u32>) -> Plan {
         abandon: 0.0,
         streams: 0,
         start_unix_ms: 0,
+        is_part: false,
         admit_per_minute,
         sub_windows: 10,
         idle_s: 60,
@@ -311,6 +312,41 @@ fn more_entries_than_slots_are_no_more_than_all_of_them() {
     stories.extend((0..200).map(|i| story(200 + i, 9_000, None, Some(10_200 + i * 100))));
     let check = judged_as(Some(60), &stories, "slot_use");
     assert!(check.judgement == Judgement::Bad && check.figure < Some(0.6), "{check:?}");
+}
+
+/// A machine that plays a part of the users does not know those of the others.
+#[test]
+fn a_part_of_a_run_leaves_open_what_takes_all_users() {
+    let judged = |is_part, stories: &[Story]| {
+        let plan = Plan { is_part, ..plan(Some(60)) };
+        judge(&plan, 100_000, stories, &[]).0
+    };
+    let named = |checks: &[Check], name: &str| {
+        checks.iter().find(|check| check.name == name).cloned().expect("each check is made")
+    };
+    // Others use the slots, and somebody of another machine came back to a place ahead.
+    let mut stories: Vec<_> = (0..100).map(|i| story(i, 100, Some(79_000), None)).collect();
+    stories.extend((0..60).map(|i| story(100 + i, 200, Some(900), Some(1_000 + i * 1_001))));
+    stories[0].first_told = Some(ToldWait { eta_s: 9, range_s: (0, 99), rank: 1, at_ms: 110 });
+    let (whole, part) = (judged(false, &stories), judged(true, &stories));
+    for name in ["over_admission_60s", "over_admission_sub_window", "slot_use"] {
+        assert_ne!(named(&whole, name).judgement, Judgement::Open, "{:?}", named(&whole, name));
+    }
+    assert_eq!(named(&whole, "order").judgement, Judgement::Bad);
+    for name in ["over_admission_60s", "over_admission_sub_window", "order", "slot_use"] {
+        let check = named(&part, name);
+        assert_eq!((check.judgement, check.count, check.figure), (Judgement::Open, 0, None), "{check:?}");
+        assert!(check.note.contains("loadgen merge") && check.note_ko.contains("loadgen merge"), "{check:?}");
+        assert!(check.worst.is_empty(), "{check:?}");
+    }
+    for name in ["rank_rises", "evictions", "errors"] {
+        assert_eq!(named(&part, name).judgement, Judgement::Good, "{:?}", named(&part, name));
+    }
+    // Too many of a part are too many.
+    stories.extend((200..300).map(|i| story(i, 200, None, Some(50_000 + i))));
+    for name in ["over_admission_60s", "over_admission_sub_window"] {
+        assert_eq!(named(&judged(true, &stories), name).judgement, Judgement::Bad);
+    }
 }
 
 #[test]
