@@ -232,6 +232,23 @@ fn used_slots_are_compared_with_the_best_server() {
     assert!(check.figure > Some(0.97), "{check:?}");
 }
 
+/// A run that was long and large enough does not become more so.
+#[test]
+fn slots_without_a_line_do_not_ask_for_a_longer_run() {
+    let note = |planned_ms, users| {
+        let plan = Plan { planned_ms, users, ..plan(Some(60)) };
+        let stories: Vec<_> = (0..100).map(|i| story(i, i, None, Some(i))).collect();
+        let check = judge(&plan, 100_000, &stories, &[]).0.into_iter().find(|check| check.name == "slot_use");
+        check.expect("each check is made").note
+    };
+    for (planned_ms, users) in [(87_000, 84), (200_000, 1_000)] {
+        assert!(note(planned_ms, users).contains("large enough for that, but the line was not"));
+    }
+    for (planned_ms, users) in [(86_000, 84), (87_000, 83)] {
+        assert!(note(planned_ms, users).contains("must last at least"), "{}", note(planned_ms, users));
+    }
+}
+
 /// Sixty may enter in a minute, six in 6 s. `entries_ms` says when six enter, while others wait from `from_ms` to `to_ms`.
 fn slots_used(entries_ms: &[u32], from_ms: u32, to_ms: u32) -> Check {
     let mut stories: Vec<_> = (0..50).map(|i| story(i, from_ms, Some(to_ms), None)).collect();
@@ -508,13 +525,16 @@ fn a_limit_that_nobody_tested_stays_open() {
     // The same if they came with the first millisecond of the run.
     let early: Vec<_> = (0..20).map(|i| story(i, 0, Some(9_000), (i < 10).then_some(0))).collect();
     assert!(minute(&early, 10).note.contains("cover only 9.0 s"), "{:?}", minute(&early, 10));
-    // Nobody enters for a minute.
-    for story in &mut stories {
-        (story.last_waiting, story.entered, story.end) = (call(90_000, 90_010), None, End::Waiting);
-    }
-    for (name, must) in
-        [("over_admission_60s", "must be open"), ("over_admission_sub_window", "at least 76 s")]
-    {
+    // Nobody enters for a minute, or for so long that somebody should have.
+    for (name, last_ms, must) in [
+        ("over_admission_60s", 70_000, "must be open"),
+        ("over_admission_sub_window", 70_000, "at least 76 s"),
+        ("over_admission_sub_window", 90_000, "must be open"),
+    ] {
+        for story in &mut stories {
+            (story.last_waiting, story.entered, story.end) =
+                (call(last_ms, last_ms + 10), None, End::Waiting);
+        }
         let check = judged_as(Some(10), &stories, name);
         assert_eq!((check.judgement, check.figure), (Judgement::Open, Some(0.0)), "{check:?}");
         assert!(check.note.contains("Nobody entered") && check.note_ko.contains("아무도"), "{check:?}");

@@ -128,6 +128,10 @@ impl Window<'_> {
         self.is_evidence.is_some()
     }
 
+    fn while_people_wait(&self) -> (&'static str, &'static str) {
+        if self.is_sub_window() { (" while people waited", "대기자가 있는 동안 ") } else { ("", "") }
+    }
+
     fn check(&self, stories: &[Story], entries: Vec<(&Story, Call)>) -> Check {
         let span_ms = self.length_ms.saturating_sub(CLOCKS_MS);
         let (fullest, over) = fullest(&entries, span_ms, self.limit.unwrap_or(u32::MAX), |_| true);
@@ -192,6 +196,10 @@ impl Window<'_> {
     /// What is missing, and how long or how large a run must be; none if the evidence is enough.
     fn missing(&self, evidence: &Evidence, stories: &[Story], limit: u32) -> Option<Bilingual> {
         let seconds = f64::from(self.length_ms) / 1_000.0;
+        let (while_en, while_ko) = self.while_people_wait();
+        // After a burst the run went on for long enough.
+        let must = must_last_s(stories, self.slots_from_ms, 2 * self.length_ms);
+        let is_long = of_slots(stories, self.slots_from_ms).1 / 1_000 >= must;
         match evidence {
             Evidence::Enough => None,
             Evidence::TooShort if self.is_sub_window() => {
@@ -213,29 +221,23 @@ impl Window<'_> {
                     "응답이 {shown:.1}초 동안만 있었습니다. {must}초 이상 실행하고 끝까지 응답을 받아야 판정할 수 있습니다."
                 ))
             }
-            Evidence::NobodyEntered if !self.is_sub_window() => Some(bilingual!(
-                "Nobody entered, so nothing shows that the limit holds: the zone must be open and admit users.",
-                "아무도 입장하지 않아 허용 인원을 지키는지 알 수 없습니다. 구역이 열려 있고 입장이 이루어져야 합니다."
+            Evidence::NobodyEntered if !self.is_sub_window() || is_long => Some(bilingual!(
+                "Nobody entered{while_en}, so nothing shows that the limit holds: the zone must be open and admit users.",
+                "{while_ko}아무도 입장하지 않아 허용 인원을 지키는지 알 수 없습니다. 구역이 열려 있고 입장이 이루어져야 합니다."
             )),
-            Evidence::NobodyEntered => {
-                let must = must_last_s(stories, self.slots_from_ms, 2 * self.length_ms);
-                Some(bilingual!(
-                    "Nobody entered during {seconds} s of waiting, so nothing shows that the limit holds. After a burst that used \
+            Evidence::NobodyEntered => Some(bilingual!(
+                "Nobody entered during {seconds} s of waiting, so nothing shows that the limit holds. After a burst that used \
                      the whole minute, the next users enter a minute later: a run must last at least {must} s.",
-                    "대기 줄이 {seconds}초 이어지는 동안 아무도 입장하지 않아 허용 인원을 지키는지 알 수 없습니다. 한꺼번에 몰려 \
+                "대기 줄이 {seconds}초 이어지는 동안 아무도 입장하지 않아 허용 인원을 지키는지 알 수 없습니다. 한꺼번에 몰려 \
                      1분치를 다 쓰면 1분 뒤에 다시 입장하므로 {must}초 이상 실행해야 합니다."
-                ))
-            }
-            Evidence::NoneObserved => {
-                let must = must_last_s(stories, self.slots_from_ms, 2 * self.length_ms);
-                Some(bilingual!(
-                    "No entry was followed by {seconds} s in which people certainly waited, so nothing shows that the limit holds for \
+            )),
+            Evidence::NoneObserved => Some(bilingual!(
+                "No entry was followed by {seconds} s in which people certainly waited, so nothing shows that the limit holds for \
                      so long. After a burst that used the whole minute, the next users enter a minute later: a run must last at least \
                      {must} s, with more users (--users).",
-                    "입장 뒤에 대기 줄이 {seconds}초 이어진 적이 없어 그동안 허용 인원을 지키는지 알 수 없습니다. 한꺼번에 몰려 1분치를 \
+                "입장 뒤에 대기 줄이 {seconds}초 이어진 적이 없어 그동안 허용 인원을 지키는지 알 수 없습니다. 한꺼번에 몰려 1분치를 \
                      다 쓰면 1분 뒤에 다시 입장하므로, 더 많은 사용자로(--users) {must}초 이상 실행해야 합니다."
-                ))
-            }
+            )),
             Evidence::TooFew(wanted) => {
                 let (wanted, more) = (grouped(u64::from(*wanted)), grouped(u64::from(limit) + 1));
                 Some(bilingual!(
