@@ -37,9 +37,10 @@ use crate::{
 /// A "not yet" for A counts if it was asked for this long after B's pass, milliseconds: a polling period.
 pub(super) const TOLERANCE_MS: u32 = 3_000;
 
-/// An overtaken user, the time of the last "not yet", and how many later users had entered by then.
+/// An overtaken user, the time of the last "not yet", and how many later users had entered by then, since the user was present.
 struct Overtaken<'a> {
     who: &'a Story,
+    from_ms: u32,
     kept_at_ms: u32,
     by: u32,
 }
@@ -110,7 +111,7 @@ pub(super) fn search(what: &str, stories: &[Story], claim: impl Fn(&Story) -> Op
             for_sure.insert(who.who);
         }
         if by > worst.as_ref().map_or(0, |w| w.by) {
-            worst = Some(Overtaken { who, kept_at_ms, by });
+            worst = Some(Overtaken { who, from_ms, kept_at_ms, by });
         }
     }
 
@@ -290,5 +291,6 @@ fn first_overtaker<'a>(
         .iter()
         .filter(|story| claim(story).is_some_and(|call| call.sent_ms > after))
         .filter_map(|story| Some((story, story.arrived?, story.entered?)))
+        .filter(|(_, _, pass)| pass.sent_ms >= worst.from_ms)
         .min_by_key(|(_, _, pass)| pass.heard_ms)
 }

@@ -159,6 +159,8 @@ fn a_user_who_is_heard_again_is_judged_again() {
         assert_eq!((check.judgement, check.count), (Judgement::Bad, 1), "{present_ms}: {check:?}");
         assert!(check.worst.contains("1/1") && check.worst.contains("1/50"), "{check:?}");
     }
+    let check = order(std::slice::from_ref(&a), &[15_000, 30_000]);
+    assert!(check.worst.contains("1 users who came later") && check.worst.contains("user 1/51"), "{check:?}");
     // Somebody who comes back afterwards may take the slot of one of them; not somebody who came back before.
     let with = |back_ms: u32| {
         let mut b = silent(2, 2_000, 30_000);
