@@ -14,6 +14,8 @@ use std::{
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
+use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     amount, clock, conclusion,
@@ -37,6 +39,8 @@ use crate::{
 const CONNECTIONS: usize = 2000;
 /// The same with HTTP/2.
 const HTTP2_CONNECTIONS: usize = 20;
+/// Seconds of the Unix clock from which on a start is a mistake: those of the year 5138, and those of 1973 in milliseconds.
+const LATEST_S: u64 = 100_000_000_000;
 /// The largest number of source addresses.
 const SOURCES: u32 = 4096;
 
@@ -253,6 +257,11 @@ fn sources(text: &str) -> Result<Sources, String> {
 /// Reads RFC 3339 or seconds of the Unix clock; returns milliseconds of the Unix clock.
 fn start_at(text: &str) -> Result<u64, String> {
     if let Ok(seconds) = text.parse::<u64>() {
+        if seconds >= LATEST_S {
+            return Err(
+                "is later than the year 5000; write seconds of the Unix clock, not milliseconds".to_owned()
+            );
+        }
         return seconds.checked_mul(1000).ok_or_else(|| "is too far in the future".to_owned());
     }
     let time = text.parse::<jiff::Timestamp>().ok();
@@ -274,6 +283,9 @@ fn ahead(start_ms: u64, now_ms: u64) -> Result<(), String> {
 /// Runs the command.
 #[must_use]
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    if let Err(error) = outlive_full_files() {
+        return refuse(&format!("signals cannot be handled: {error}"));
+    }
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
@@ -356,6 +368,8 @@ struct Prepared {
     /// The target, as it was written.
     url: String,
     setup: Setup,
+    /// Other machines start at the same time.
+    is_part: bool,
     admit_per_minute: Option<u32>,
     /// How many people may be inside, by the published rule.
     inside_at_most: Option<u32>,
@@ -426,6 +440,7 @@ impl Prepared {
         Ok(Self {
             url: run.target,
             setup,
+            is_part: run.start_at.is_some(),
             admit_per_minute: run.admit_per_minute,
             inside_at_most: None,
             sub_windows: run.sub_windows,
@@ -449,6 +464,7 @@ impl Prepared {
             planned_ms: setup.profile.lasts_ms(),
             abandon: setup.profile.abandon,
             start_unix_ms,
+            is_part: self.is_part,
             admit_per_minute: self.admit_per_minute,
             sub_windows: self.sub_windows,
             idle_s: self.idle_s,
@@ -483,6 +499,12 @@ impl Prepared {
 
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()
+}
+
+/// From now on, a write beyond the limit of a file's size fails, as one to a full disk does. It does not end the process.
+fn outlive_full_files() -> std::io::Result<()> {
+    // The handler stays when the runtime and what hears of the signal are dropped.
+    runtime()?.block_on(async { signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).map(drop) })
 }
 
 fn rehearse(run: Run) -> Result<ExitCode> {
@@ -606,7 +628,15 @@ mod tests {
         assert_eq!(start_at("2023-11-14T22:13:20Z"), Ok(1_700_000_000_000));
         assert_eq!(start_at("2023-11-15T07:13:20+09:00"), Ok(1_700_000_000_000));
         assert_eq!(start_at("2024-02-29T00:00:00Z"), Ok(1_709_164_800_000));
-        for wrong in ["soon", "2023-11-14", "2023-13-14T22:13:20Z", "2023-11-14T22:13:20", "-5"] {
+        for wrong in [
+            "soon",
+            "1700000000000",
+            "100000000000",
+            "2023-11-14",
+            "2023-13-14T22:13:20Z",
+            "2023-11-14T22:13:20",
+            "-5",
+        ] {
             assert!(start_at(wrong).is_err(), "{wrong}");
         }
     }

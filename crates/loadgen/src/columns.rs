@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
-use crate::story::{Call, End, Placed, Rise, Story, ToldOpening, ToldWait};
+use crate::story::{Call, End, Placed, Rise, Silence, Story, ToldOpening, ToldWait};
 
 /// Stories, with a column for each number; all columns are equally long.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +47,10 @@ pub struct Columns {
     pub silence_ms: Vec<u32>,
     /// How often a silence was so long that the server may have taken the user for absent.
     pub lapses: Vec<u16>,
+    /// These silences: (row, when the user was last kept before, when the call was sent that ended it, how long it took). Files of
+    /// earlier versions do not have this column.
+    #[serde(default)]
+    pub silences: Vec<(u32, u32, u32, u32)>,
     /// How often a rank rose.
     pub rises: Vec<u16>,
     /// The largest rises: (row, from, to, when). They are rare, so this is not a column.
@@ -137,6 +141,9 @@ impl Columns {
         self.told_at_ms.push(told.map_or(MISSING, |told| told.at_ms.into()));
         self.silence_ms.push(story.longest_silence_ms);
         self.lapses.push(story.lapses);
+        for &Silence { kept_ms, ended } in &story.silences {
+            self.silences.push((row, kept_ms, ended.sent_ms, ended.heard_ms.saturating_sub(ended.sent_ms)));
+        }
         self.rises.push(story.rises);
         if let Some(Rise { from, to, at_ms }) = story.worst_rise {
             self.worst_rises.push((row, from, to, at_ms));
@@ -173,6 +180,10 @@ impl Columns {
         let mut stories = (0..rows).map(|row| self.story(row)).collect::<Option<Vec<_>>>()?;
         for &(row, from, to, at_ms) in &self.worst_rises {
             stories.get_mut(row as usize)?.worst_rise = Some(Rise { from, to, at_ms });
+        }
+        for &(row, kept_ms, sent_ms, took_ms) in &self.silences {
+            let ended = made_call(sent_ms, took_ms)?;
+            stories.get_mut(row as usize)?.silences.push(Silence { kept_ms, ended });
         }
         for &(row, sent_ms, took_ms, in_ms) in &self.opens {
             let told = made_call(sent_ms, took_ms)?;
@@ -253,6 +264,7 @@ impl Columns {
             placed: None,
             longest_silence_ms: *self.silence_ms.get(row)?,
             lapses: *self.lapses.get(row)?,
+            silences: Vec::new(),
             rises: *self.rises.get(row)?,
             worst_rise: None,
             pass: self.pass.get(row).copied().and_then(NonZeroU64::new),
@@ -289,7 +301,10 @@ mod tests {
             undrawn_ms: Some(2_004),
             placed: Some(Placed { rank: 7, told: Call { sent_ms: 3000, heard_ms: 3001 } }),
             longest_silence_ms: 3000,
-            lapses: 1,
+            lapses: 2,
+            silences: [(3_000, 9_000), (12_000, 19_000)]
+                .map(|(kept_ms, sent_ms)| Silence { kept_ms, ended: Call { sent_ms, heard_ms: sent_ms + 4 } })
+                .to_vec(),
             rises: 2,
             worst_rise: Some(Rise { from: 1, to: 5, at_ms: 3001 }),
             pass: NonZeroU64::new(u64::MAX),

@@ -130,7 +130,7 @@ pub fn merge(runs: Vec<(String, Run)>) -> Result<(Plan, Gathered)> {
     for (name, run) in runs {
         let report = run.report;
         match &mut plan {
-            None => plan = Some(report.plan.clone()),
+            None => plan = Some(Plan { is_part: false, ..report.plan.clone() }),
             Some(plan) => {
                 if plan.zone != report.plan.zone {
                     bail!(
@@ -144,6 +144,7 @@ pub fn merge(runs: Vec<(String, Run)>) -> Result<(Plan, Gathered)> {
                     apart <= TOGETHER_MS,
                     "{name}: began {apart} ms apart from the first file; start all machines together with --start-at"
                 );
+                agree(&name, plan, &report.plan)?;
                 plan.users += report.plan.users;
                 plan.streams += report.plan.streams;
                 plan.planned_ms = plan.planned_ms.max(report.plan.planned_ms);
@@ -184,6 +185,21 @@ pub fn merge(runs: Vec<(String, Run)>) -> Result<(Plan, Gathered)> {
     Ok((plan, all))
 }
 
+/// Fails if a run was judged by another policy than those before it.
+fn agree(name: &str, known: &Plan, own: &Plan) -> Result<()> {
+    let limits = known.admit_per_minute.zip(own.admit_per_minute);
+    let same = |option: &str, (known, own): (u32, u32)| {
+        ensure!(
+            known == own,
+            "{name}: was run with {option} {own}, and a file before it with {option} {known}; give all machines the same"
+        );
+        Ok(())
+    };
+    limits.map_or(Ok(()), |limits| same("--admit-per-minute", limits))?;
+    same("--sub-windows", (known.sub_windows, own.sub_windows))?;
+    same("--idle-timeout", (known.idle_s, own.idle_s))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,6 +227,39 @@ mod tests {
         assert_eq!(merged(&[None, Some(50)]), Some(50));
         assert_eq!(merged(&[Some(50), None]), Some(50));
         assert_eq!(merged(&[None, None]), None);
+    }
+
+    /// Limits are those of the zone, so machines that were told different ones were told wrong ones.
+    #[test]
+    fn runs_with_different_policies_are_not_merged() {
+        let merged = |changes: &[fn(&mut Plan)]| {
+            let run = |change: &fn(&mut Plan)| {
+                let mut run = run(None);
+                change(&mut run.report.plan);
+                run
+            };
+            let runs = changes.iter().enumerate().map(|(i, change)| (format!("{i}.json"), run(change)));
+            merge(runs.collect()).map(|(plan, _)| plan)
+        };
+        for (change, options) in [
+            (
+                (|plan| plan.admit_per_minute = Some(120)) as fn(&mut Plan),
+                ["--admit-per-minute 120", "--admit-per-minute 2000"],
+            ),
+            (|plan| plan.sub_windows = 20, ["--sub-windows 20", "--sub-windows 10"]),
+            (|plan| plan.idle_s = 30, ["--idle-timeout 30", "--idle-timeout 60"]),
+        ] {
+            let said = merged(&[|_| {}, change]).expect_err("refused").to_string();
+            assert!(
+                said.starts_with("1.json: ") && options.iter().all(|option| said.contains(option)),
+                "{said}"
+            );
+        }
+        // A machine that was told no limit takes that of the others.
+        let unknown: fn(&mut Plan) = |plan| plan.admit_per_minute = None;
+        let plan = merged(&[unknown, |plan| plan.is_part = true, unknown]).expect("merged");
+        assert_eq!((plan.admit_per_minute, plan.is_part), (Some(2_000), false));
+        assert!(merged(&[unknown, |_| {}, |plan| plan.admit_per_minute = Some(1)]).is_err());
     }
 
     #[test]

@@ -274,6 +274,7 @@ mod tests {
             abandon: 0.0,
             streams: 0,
             start_unix_ms: 0,
+            is_part: false,
             admit_per_minute: None,
             sub_windows: 10,
             idle_s: 60,

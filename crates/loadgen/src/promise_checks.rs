@@ -13,6 +13,7 @@
 
 mod draw;
 mod eta;
+mod hindrance;
 mod least_eta_error;
 mod line;
 mod opening;
@@ -44,7 +45,7 @@ pub const CLOCKS_MS: u32 = 100;
 /// were told when the zone opens.
 #[must_use]
 pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story], papers: &[Paper]) -> (Vec<Check>, Eta) {
-    let line = line::Line::certain(stories);
+    let line = line::Line::certain(stories, line::AGAIN_MS);
     let slots_from_ms = opening::slots_from_ms(stories);
     let drawn = draw::Drawn::of(plan, stories, papers);
     let (eta, eta_check) = eta::judge(stories);
@@ -55,12 +56,15 @@ pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story], papers: &[Paper]) -
         users::rank_rises(stories),
         users::entered_once(stories),
         users::evictions(plan, stories),
-        slot_use::judge(plan, stories, &line, slots_from_ms),
+        slot_use::judge(plan, stories, &line::Line::certain(stories, slot_use::AGAIN_MS), slots_from_ms),
         eta_check,
         users::errors(lasted_ms, stories),
     ];
     checks.extend(opening::judge(plan, stories));
     checks.extend(drawn.iter().flat_map(|drawn| drawn.judge(stories)));
+    if plan.is_part {
+        checks.iter_mut().for_each(leave_to_merge);
+    }
     // If no user received a place or a pass, there is nothing to judge.
     if stories.iter().all(|story| story.arrived.is_none()) {
         let nothing = match gave_no_places(stories) {
@@ -78,6 +82,28 @@ pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story], papers: &[Paper]) -
         }
     }
     (checks, eta)
+}
+
+/// Leaves open what takes the users of all machines: theirs use slots, enter within the same windows, and may have come back to places
+/// ahead. Too many entries are too many all the same.
+fn leave_to_merge(check: &mut Check) {
+    let is_open = match check.name.as_str() {
+        "over_admission_60s" | "over_admission_sub_window" => check.judgement == Judgement::Good,
+        "order" | "draw_order" => check.judgement == Judgement::Bad,
+        "slot_use" => check.judgement != Judgement::Open,
+        _ => false,
+    };
+    if !is_open {
+        return;
+    }
+    check.judgement = Judgement::Open;
+    (check.count, check.figure) = (0, None);
+    let note = bilingual!(
+        "The run is a part of a larger one (--start-at), and this takes the users of all machines: `loadgen merge` judges it.",
+        "여러 기기가 함께 하는 실행의 일부입니다(--start-at). 모든 기기의 사용자가 있어야 판정할 수 있으므로 `loadgen merge`로 판정해야 합니다."
+    );
+    (check.note, check.note_ko) = (note.en.into_owned(), note.ko.into_owned());
+    (check.worst, check.worst_ko) = Default::default();
 }
 
 /// What a run shows of a zone that gave no places.

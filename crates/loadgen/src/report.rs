@@ -28,6 +28,9 @@ pub struct Plan {
     pub streams: u32,
     /// The start, milliseconds of the Unix clock.
     pub start_unix_ms: u64,
+    /// Other machines have users of the same run, because it was given `--start-at`. Their files are to be merged.
+    #[serde(default)]
+    pub is_part: bool,
     /// How many users may enter in any 60 s, if `--admit-per-minute` was given.
     pub admit_per_minute: Option<u32>,
     /// Sub-windows per minute.

@@ -118,6 +118,14 @@ impl FromStr for Slo {
                 .map(|percent| percent / 100.0)
                 .ok_or(format!("{text}: {limit} is not a percentage; write one such as 0.1%"))
         };
+        // An error of the told wait may be larger than the wait; a share is of all calls or slots.
+        let share = || {
+            part().and_then(|share| {
+                (share <= 1.0)
+                    .then_some(share)
+                    .ok_or(format!("{text}: {limit} is more than all; write at most 100%"))
+            })
+        };
         let (calls, what) = match name.split_once(':') {
             None => (Calls::All, name),
             Some(("wait", what)) => (Calls::Wait, what),
@@ -136,8 +144,8 @@ impl FromStr for Slo {
             "p999" => Measure::Percentile(0.999, time()?),
             "mean" => Measure::Mean(time()?),
             "max" => Measure::Max(time()?),
-            "errors" => Measure::Errors(part()?),
-            "slot-use" => Measure::SlotUse(part()?),
+            "errors" => Measure::Errors(share()?),
+            "slot-use" => Measure::SlotUse(share()?),
             "eta-mape" => Measure::EtaMape(part()?),
             "eta-error" => Measure::EtaError(part()?),
             "eta-coverage" => {
@@ -336,6 +344,8 @@ mod tests {
         assert_eq!(measure("mean=800us"), Measure::Mean(Duration::from_micros(800)));
         assert_eq!(measure("errors=0.1%"), Measure::Errors(0.001));
         assert_eq!(measure("slot-use=97%"), Measure::SlotUse(0.97));
+        assert_eq!(measure("errors=100%"), Measure::Errors(1.0));
+        assert_eq!(measure("eta-error=150%"), Measure::EtaError(1.5));
         assert_eq!(measure("eta-error=10%"), Measure::EtaError(0.1));
         assert_eq!(measure("eta-coverage=88-92%"), Measure::EtaCoverage(0.88, 0.92));
         assert_eq!(measure("eta-coverage=88%-100%"), Measure::EtaCoverage(0.88, 1.0));
@@ -441,6 +451,9 @@ mod tests {
             ["p95", "p95=", "p95=36", "p95=-1ms", "p95=0ms", "p96=1ms", "errors=0.1", "errors=x%", "p95=1 h"];
         let others = others.into_iter().chain([
             "eta-error=10",
+            "errors=200%",
+            "entry:errors=100.1%",
+            "slot-use=101%",
             "eta-error=88-92%",
             "join:p95=1s",
             "entry:slot-use=90%",

@@ -76,6 +76,19 @@ pub struct Rise {
     pub at_ms: u32,
 }
 
+/// A silence after which the server may have taken the user for absent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silence {
+    /// When the last call was sent before it that shows that the user waited.
+    pub kept_ms: u32,
+    /// From when to when the server may have noted that the user is there again: from the sending of the first call of which the
+    /// user knows nothing, to the reply of the call that ended the silence.
+    pub ended: Call,
+}
+
+/// A story has at most so many silences. More are put together with the last one, as if the user had been silent in between.
+const MOST_SILENCES: usize = 8;
+
 /// How a user's story ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -120,6 +133,8 @@ pub struct Story {
     /// How often a silence was longer than two of the current polling periods and [`LAPSE_MS`]. A user without a lapse
     /// was present all the time.
     pub lapses: u16,
+    /// These silences. Files of earlier versions do not have them.
+    pub silences: Vec<Silence>,
     /// How often a rank was higher than the rank before it. Replies marked stale, and ranks before a draw, do not count.
     pub rises: u16,
     /// The largest rise.
@@ -156,6 +171,7 @@ impl Story {
             placed: None,
             longest_silence_ms: 0,
             lapses: 0,
+            silences: Vec::new(),
             rises: 0,
             worst_rise: None,
             pass: None,
@@ -165,6 +181,19 @@ impl Story {
             who,
             end: End::Outside,
             ended_ms: 0,
+        }
+    }
+
+    /// Notes a silence that was so long that the server may have taken the user for absent.
+    pub fn lapse(&mut self, ended: Call) {
+        self.lapses = self.lapses.saturating_add(1);
+        let is_full = self.silences.len() >= MOST_SILENCES;
+        match self.silences.last_mut() {
+            Some(last) if is_full => last.ended.heard_ms = ended.heard_ms,
+            _ => {
+                let kept_ms = self.last_waiting.or(self.arrived).map_or(0, |call| call.sent_ms);
+                self.silences.push(Silence { kept_ms, ended });
+            }
         }
     }
 }

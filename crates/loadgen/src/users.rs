@@ -262,8 +262,11 @@ impl User {
         let silence_ms = call.heard_ms.saturating_sub(sent_ms);
         let story = &mut self.story;
         story.longest_silence_ms = story.longest_silence_ms.max(silence_ms);
-        let lapse = silence_ms > period_ms.saturating_mul(2).saturating_add(LAPSE_MS);
-        story.lapses = story.lapses.saturating_add(u16::from(lapse));
+        if silence_ms > period_ms.saturating_mul(2).saturating_add(LAPSE_MS) {
+            // The server may have noted a call whose reply was lost.
+            let sent_ms = self.undecided_ms.map_or(call.sent_ms, |from_ms| from_ms.min(call.sent_ms));
+            story.lapse(Call { sent_ms, ..call });
+        }
     }
 
     /// Plans the next call `gap_us` from now.

@@ -43,6 +43,7 @@ const CALM: Crowd = Crowd {
     delay_ms: 60,
     leaves: 0,
     naps: 0,
+    away_ms: (0, 0),
     until_ms: 200_000,
     seed: 1,
 };
@@ -60,6 +61,7 @@ fn rehearse(crowd: Crowd, admit_per_minute: u32, fault: Fault) -> (Vec<Check>, E
         abandon: 0.0,
         streams: 0,
         start_unix_ms: 0,
+        is_part: false,
         admit_per_minute: Some(admit_per_minute),
         sub_windows: 10,
         idle_s: 60,
@@ -101,6 +103,29 @@ fn faults_are_found_in_a_crowd_that_leaves_pauses_and_hears_late() {
     for (fault, name) in FAULTS {
         let (checks, _) = rehearse(crowd, 120, fault);
         assert!(failed(&checks).iter().any(|check| check.name == name), "{fault:?}: {checks:#?}");
+    }
+}
+
+/// The burst uses the minute, and the few who wait enter within seconds a minute later.
+#[test]
+fn a_line_that_ends_within_a_sub_window_does_not_hide_too_many_entries() {
+    let crowd = Crowd { users: 150, ..CALM };
+    let (checks, _) = rehearse(crowd, 120, Fault::TooManyASubWindow);
+    let names: Vec<_> = failed(&checks).iter().map(|check| check.name.clone()).collect();
+    assert_eq!(names, ["over_admission_sub_window"], "{checks:#?}");
+}
+
+/// After an outage all users may have counted as absent. Whoever polls as told afterwards is judged again.
+#[test]
+fn faults_after_an_outage_are_found() {
+    for away_ms in [(25_000, 33_000), (25_000, 60_000)] {
+        let crowd = Crowd { away_ms, until_ms: 240_000, users: 600, ..CALM };
+        let (checks, _) = rehearse(crowd, 120, Fault::None);
+        assert!(checks.iter().all(|check| check.judgement == Judgement::Good), "{checks:#?}");
+        for (fault, name) in FAULTS {
+            let (checks, _) = rehearse(crowd, 120, fault);
+            assert!(failed(&checks).iter().any(|check| check.name == name), "{fault:?}: {checks:#?}");
+        }
     }
 }
 
@@ -170,8 +195,8 @@ async fn the_stalling_room_answers_late() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// A room without a fault fails no check, over any network and with any share of users who leave or pause. Used slots
-    /// are not checked where slow calls or leaving users, not the room, waste slots.
+    /// A room without a fault fails no check, over any network, with any share of users who leave or pause, and with an outage. Used
+    /// slots are not checked where slow or lost calls or leaving users, not the room, waste slots.
     #[test]
     fn a_good_room_fails_no_check_over_any_network(
         users in 1_u32..300,
@@ -180,11 +205,14 @@ proptest! {
         leaves in 0_u32..6,
         naps in 0_u32..8,
         admit_per_minute in 1_u32..200,
+        away_from_ms in 0_u32..150_000,
+        away_for_ms in prop_oneof![Just(0_u32), 1_u32..6_000, 6_000_u32..50_000],
         seed: u64,
     ) {
-        let crowd = Crowd { users, come_within_ms, delay_ms, leaves, naps, until_ms: 180_000, seed };
+        let away_ms = (away_from_ms, away_from_ms + away_for_ms);
+        let crowd = Crowd { users, come_within_ms, delay_ms, leaves, naps, away_ms, until_ms: 180_000, seed };
         let (checks, _) = rehearse(crowd, admit_per_minute, Fault::None);
-        let calm = delay_ms < 100 && leaves == 0;
+        let calm = delay_ms < 100 && leaves == 0 && away_for_ms == 0;
         let failed_checks: Vec<_> =
             failed(&checks).into_iter().filter(|check| calm || check.name != "slot_use").collect();
         prop_assert!(failed_checks.is_empty(), "{failed_checks:#?}");

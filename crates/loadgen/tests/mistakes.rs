@@ -57,6 +57,9 @@ fn each_mistake_is_reported_in_one_line() {
         (&["--sources", "127.0.0.9-127.0.0.2"], "range"),
         (&["--sources", "::1"], "cannot reach"),
         (&["--start-at", "soon"], "--start-at"),
+        (&["--start-at", "1764430000000"], "write seconds of the Unix clock, not milliseconds"),
+        (&["--slo", "slot-use=101%"], "slot-use=101%: 101% is more than all"),
+        (&["--slo", "errors=200%"], "errors=200%: 200% is more than all"),
         (&["--start-at", "1700000000"], "--start-at 2023-11-14T22:13:20Z: is in the past; it is 20"),
         (&["--start-at", "2023-11-14T22:13:20Z"], "is in the past"),
         (&["--idle-timeout", "0"], "--idle-timeout"),
@@ -105,6 +108,7 @@ fn write_run(path: &Path, start_unix_ms: u64) {
         abandon: 0.0,
         streams: 0,
         start_unix_ms,
+        is_part: false,
         admit_per_minute: None,
         sub_windows: 10,
         idle_s: 60,
@@ -217,6 +221,26 @@ fn a_full_disk_does_not_cost_the_verdict() {
         assert_eq!(ended.status.code(), Some(2), "{said}");
         assert_eq!(ended.stdout, verdict, "{flag}");
         assert!(said.contains("/dev/full: No space left on device") && said.lines().count() == 1, "{said}");
+    }
+    // A limit of file sizes is like a full disk.
+    for flag in ["--json", "--html"] {
+        let report = dir.path().join("report");
+        let ended = Command::new("sh")
+            .args([
+                "-c",
+                "ulimit -f 1; exec \"$@\"",
+                "sh",
+                env!("CARGO_BIN_EXE_loadgen"),
+                "merge",
+                path,
+                flag,
+            ])
+            .arg(&report)
+            .output()
+            .expect("loadgen runs");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!((ended.status.code(), &ended.stdout), (Some(2), &verdict), "{flag}: {ended:?}");
+        assert!(said.contains("report: File too large") && said.lines().count() == 1, "{said}");
     }
     // The JSON and the verdict have no room: the verdict is on standard error.
     let full = || OpenOptions::new().write(true).open("/dev/full").expect("Linux");

@@ -24,6 +24,7 @@ pub(crate) fn report(text: &str, seconds: u32) -> Report {
         abandon: 0.35,
         streams: 0,
         start_unix_ms: 1_790_000_000_000,
+        is_part: false,
         admit_per_minute: Some(2_000),
         sub_windows: 10,
         idle_s: 60,

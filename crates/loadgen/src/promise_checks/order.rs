@@ -4,13 +4,15 @@
 //! B received the pass [`TOLERANCE_MS`] before A sent a call that was answered "not yet". Three cases are not a fault:
 //!
 //! - **A was absent.** A user who is silent for longer than two polling periods and half a second may be taken for
-//!   absent, and holds no slot meanwhile. So the check looks only at users without a lapse.
+//!   absent, and holds no slot meanwhile. So the check looks only at the times in which A was certainly present: B must
+//!   have asked for the pass in the same time as A was last told "not yet".
 //! - **Slots became free together.** If B takes one of `m` free slots although A is ahead, A is also among the first `m`
 //!   present users and can take another slot, in any order. But then A's next call is answered "enter". So B's entry
 //!   alone is not a fault; a later "not yet" for A is.
 //! - **A user came back.** Only a user ahead of A who was absent and returns can take that slot from A. A return moves
 //!   the first `m` by one position, and so delays one user. So the run may have as many overtaken users as lapses, and one
-//!   more is a fault. Without lapses none may be overtaken.
+//!   more is a fault. And none may be overtaken if nobody came back between B's entry and A's last "not yet", as long after
+//!   an outage for all.
 //!
 //! If the order is drawn by lot, everybody who came before the list was frozen has the same claim, and the check says whether somebody
 //! entered who came after them. The drawn places have the same search.
@@ -22,7 +24,9 @@
 //!
 //! It takes O(n log n): from the last arrival back, with the later arrivals in a tree by the time of their pass.
 
-use super::{at, check, judged, line, name, ranks::Ranks};
+use std::collections::HashSet;
+
+use super::{at, check, hindrance, judged, line, name, ranks::Ranks};
 use crate::{
     bilingual::bilingual,
     format::grouped,
@@ -33,9 +37,10 @@ use crate::{
 /// A "not yet" for A counts if it was asked for this long after B's pass, milliseconds: a polling period.
 pub(super) const TOLERANCE_MS: u32 = 3_000;
 
-/// An overtaken user, the time of the last "not yet", and how many later users had entered by then.
+/// An overtaken user, the time of the last "not yet", and how many later users had entered by then, since the user was present.
 struct Overtaken<'a> {
     who: &'a Story,
+    from_ms: u32,
     kept_at_ms: u32,
     by: u32,
 }
@@ -61,17 +66,19 @@ pub(super) fn judge(stories: &[Story], frozen_by_ms: Option<u32>) -> Check {
 /// The check of the order in which `claim` puts the users: a user comes certainly before another one whose claim is `sent` after the
 /// own one was `heard`.
 pub(super) fn search(what: &str, stories: &[Story], claim: impl Fn(&Story) -> Option<Call>) -> Check {
-    let mut came: Vec<(Call, u32)> =
-        stories.iter().filter_map(|s| Some((claim(s)?, s.entered?.heard_ms))).collect();
+    let mut came: Vec<(Call, Call)> =
+        stories.iter().filter_map(|story| Some((claim(story)?, story.entered?))).collect();
     came.sort_unstable_by_key(|(arrived, _)| arrived.sent_ms);
-    let mut passes: Vec<u32> = came.iter().map(|&(_, pass_ms)| pass_ms).collect();
-    passes.sort_unstable();
-    let mut kept: Vec<(Call, u32, &Story)> = stories
+    let passes = Passes::of(&came);
+    let mut kept: Vec<Kept<'_>> = stories
         .iter()
-        .filter(|story| line::present(story).is_some())
-        .filter_map(|story| Some((claim(story)?, story.last_waiting?.sent_ms, story)))
+        .filter_map(|story| Some((story, claim(story)?)))
+        .flat_map(|(who, claim)| {
+            let presences = line::presences(who, line::AGAIN_MS);
+            presences.map(move |(from_ms, at_ms)| Kept { claim, from_ms, at_ms, who })
+        })
         .collect();
-    kept.sort_unstable_by_key(|(arrived, ..)| arrived.heard_ms);
+    kept.sort_by_key(|kept| kept.claim.heard_ms);
     if kept.is_empty() {
         let nobody = bilingual!(
             "Nobody waited and kept polling, so nobody could be overtaken. It takes more users than may enter in a minute \
@@ -79,30 +86,38 @@ pub(super) fn search(what: &str, stories: &[Story], claim: impl Fn(&Story) -> Op
             "기다리며 계속 확인한 사용자가 없어 추월 여부를 판정할 수 없습니다. 1분 허용 인원보다 많은 사용자로(--users) \
              실행해야 합니다."
         );
-        return check(what, Judgement::Open, 0, None, nobody, None);
+        return check(what, Judgement::Open, 0, None, hindrance::or(stories, nobody), None);
     }
 
     let could_show = could_show(stories, &kept, &claim);
-    let mut later = Ranks::new(passes.len());
-    let mut overtaken = 0_u64;
+    let returns = Returns::of(stories);
+    let mut later = Later::new(&passes);
+    let (mut overtaken, mut for_sure) = (HashSet::new(), HashSet::new());
     let mut worst: Option<Overtaken<'_>> = None;
-    for &(arrived, kept_at_ms, who) in kept.iter().rev() {
-        while let Some(&(b, pass_ms)) = came.last()
-            && b.sent_ms > arrived.heard_ms
+    for &Kept { claim: own, from_ms, at_ms: kept_at_ms, who } in kept.iter().rev() {
+        while let Some(&(b, pass)) = came.last()
+            && b.sent_ms > own.heard_ms
         {
-            later.add(passes.partition_point(|&p| p < pass_ms));
+            later.add(pass);
             came.pop();
         }
         let until_ms = kept_at_ms.saturating_sub(TOLERANCE_MS);
-        let by = later.below(passes.partition_point(|&p| p < until_ms));
-        overtaken += u64::from(by > 0);
+        let by = later.entered(from_ms, until_ms);
+        if by == 0 {
+            continue;
+        }
+        overtaken.insert(who.who);
+        if later.entered(from_ms.max(returns.over_ms(kept_at_ms)), until_ms) > 0 {
+            for_sure.insert(who.who);
+        }
         if by > worst.as_ref().map_or(0, |w| w.by) {
-            worst = Some(Overtaken { who, kept_at_ms, by });
+            worst = Some(Overtaken { who, from_ms, kept_at_ms, by });
         }
     }
 
     let lapses: u64 = stories.iter().map(|story| u64::from(story.lapses)).sum();
-    let good = overtaken <= lapses;
+    let (overtaken, for_sure) = (whole(overtaken.len()), whole(for_sure.len()));
+    let good = for_sure == 0 && overtaken <= lapses;
     if good && !could_show {
         let tolerance = TOLERANCE_MS / 1_000;
         let note = bilingual!(
@@ -112,23 +127,26 @@ pub(super) fn search(what: &str, stories: &[Story], claim: impl Fn(&Story) -> Op
             "추월이 일어날 수 없었습니다. 입장한 사용자와, 다른 사람이 {tolerance}초 넘게 기다리는 동안 더 늦게 온 \
              사용자가 있어야 합니다. 더 많은 사용자로(--users), 기다리던 사람이 입장할 때까지 실행해야 합니다."
         );
-        return check(what, Judgement::Open, 0, None, note, None);
+        return check(what, Judgement::Open, 0, None, hindrance::or(stories, note), None);
     }
-    let (shown, of, excused) = (grouped(overtaken), grouped(whole(kept.len())), grouped(lapses));
+    let users: HashSet<_> = kept.iter().map(|kept| kept.who.who).collect();
+    let excused = lapses.min(overtaken - for_sure);
+    let (shown, of) = (grouped(overtaken), grouped(whole(users.len())));
     let note = if overtaken == 0 {
         bilingual!(
             "None of the {of} users who waited and kept polling was overtaken.",
             "기다리며 계속 확인하던 사용자 {of}명 중 추월당한 사람은 없습니다."
         )
-    } else if lapses == 0 {
+    } else if excused == 0 {
         bilingual!(
             "Of {of} users who waited and kept polling, {shown} were overtaken by a user who came later.",
             "계속 확인하던 사용자 {of}명 중 {shown}명이 더 늦게 온 사람에게 추월당했습니다."
         )
     } else {
+        let excused = grouped(excused);
         bilingual!(
             "Of {of} users who waited and kept polling, {shown} were overtaken by a user who came later. Users who were \
-             absent and came back to their places can explain {excused} of them.",
+             absent and came back to their places can explain at most {excused} of them.",
             "계속 확인하던 사용자 {of}명 중 {shown}명이 더 늦게 온 사람에게 추월당했습니다. 자리를 비웠다가 제 순서로 \
              돌아온 사람들 때문에 생길 수 있는 경우는 {excused}명까지입니다."
         )
@@ -150,13 +168,100 @@ pub(super) fn search(what: &str, stories: &[Story], claim: impl Fn(&Story) -> Op
     check(what, judged(good), if good { 0 } else { overtaken }, None, note, example)
 }
 
+/// A time in which a user was certainly present.
+struct Kept<'a> {
+    claim: Call,
+    from_ms: u32,
+    /// When the last call of it was sent that was answered "not yet".
+    at_ms: u32,
+    who: &'a Story,
+}
+
+/// When the calls were sent and heard that were answered with a pass, each in order.
+struct Passes {
+    sent_ms: Vec<u32>,
+    heard_ms: Vec<u32>,
+}
+
+impl Passes {
+    fn of(came: &[(Call, Call)]) -> Self {
+        let sorted = |time: fn(&Call) -> u32| {
+            let mut times: Vec<u32> = came.iter().map(|(_, pass)| time(pass)).collect();
+            times.sort_unstable();
+            times
+        };
+        Self { sent_ms: sorted(|pass| pass.sent_ms), heard_ms: sorted(|pass| pass.heard_ms) }
+    }
+}
+
+/// The passes of the users who came later.
+struct Later<'a> {
+    passes: &'a Passes,
+    sent: Ranks,
+    heard: Ranks,
+}
+
+impl<'a> Later<'a> {
+    fn new(passes: &'a Passes) -> Self {
+        let ranks = || Ranks::new(passes.sent_ms.len());
+        Self { passes, sent: ranks(), heard: ranks() }
+    }
+
+    fn add(&mut self, pass: Call) {
+        self.sent.add(position(&self.passes.sent_ms, pass.sent_ms));
+        self.heard.add(position(&self.passes.heard_ms, pass.heard_ms));
+    }
+
+    /// How many certainly entered from `from_ms` on and before `until_ms`, or fewer.
+    fn entered(&self, from_ms: u32, until_ms: u32) -> u32 {
+        let heard = self.heard.below(position(&self.passes.heard_ms, until_ms));
+        heard.saturating_sub(self.sent.below(position(&self.passes.sent_ms, from_ms)))
+    }
+}
+
+/// How many of the times, which are in order, are before this one.
+fn position(times: &[u32], time_ms: u32) -> usize {
+    times.partition_point(|&time| time < time_ms)
+}
+
+/// When users who had been absent came back: from when on each, and by when all until then are there.
+struct Returns(Vec<(u32, u32)>);
+
+impl Returns {
+    fn of(stories: &[Story]) -> Self {
+        // The server may have noted a call that was never answered, and nobody knows whether its user was absent before.
+        let unanswered = |story: &Story| Some((story.unanswered_since_ms?, story.ended_ms));
+        let mut returns: Vec<(u32, u32)> = stories
+            .iter()
+            .flat_map(|story| {
+                let silences =
+                    story.silences.iter().map(|silence| (silence.ended.sent_ms, silence.ended.heard_ms));
+                silences.chain(unanswered(story))
+            })
+            .collect();
+        // A file of an earlier version does not say when.
+        if stories.iter().any(|story| story.lapses > 0 && story.silences.is_empty()) {
+            returns.push((0, u32::MAX));
+        }
+        returns.sort_unstable();
+        let mut by_ms = 0;
+        for (_, heard_ms) in &mut returns {
+            by_ms = by_ms.max(heard_ms.saturating_add(line::AGAIN_MS));
+            *heard_ms = by_ms;
+        }
+        Self(returns)
+    }
+
+    /// From when on nobody came back until `until_ms`.
+    fn over_ms(&self, until_ms: u32) -> u32 {
+        let next = self.0.partition_point(|&(from_ms, _)| from_ms <= until_ms);
+        next.checked_sub(1).map_or(0, |last| self.0[last].1)
+    }
+}
+
 /// Whether an overtaken user would have been seen: somebody entered, and somebody came after a user in `kept` who still
 /// had to wait long enough afterwards.
-fn could_show(
-    stories: &[Story],
-    kept: &[(Call, u32, &Story)],
-    claim: impl Fn(&Story) -> Option<Call>,
-) -> bool {
+fn could_show(stories: &[Story], kept: &[Kept<'_>], claim: impl Fn(&Story) -> Option<Call>) -> bool {
     let mut came: Vec<(Call, u32)> =
         stories.iter().filter_map(|story| Some((claim(story)?, story.arrived?.heard_ms))).collect();
     came.sort_unstable_by_key(|(call, _)| call.sent_ms);
@@ -165,9 +270,9 @@ fn could_show(
     for (i, &(_, heard_ms)) in came.iter().enumerate().rev() {
         first_ms[i] = first_ms[i + 1].min(heard_ms);
     }
-    let was_followed = |&(arrived, kept_at_ms, _): &(Call, u32, &Story)| {
-        let next = came.partition_point(|(call, _)| call.sent_ms <= arrived.heard_ms);
-        first_ms[next] < kept_at_ms.saturating_sub(TOLERANCE_MS)
+    let was_followed = |kept: &Kept<'_>| {
+        let next = came.partition_point(|(call, _)| call.sent_ms <= kept.claim.heard_ms);
+        first_ms[next].max(kept.from_ms) < kept.at_ms.saturating_sub(TOLERANCE_MS)
     };
     stories.iter().any(|story| story.entered.is_some()) && kept.iter().any(was_followed)
 }
@@ -186,5 +291,6 @@ fn first_overtaker<'a>(
         .iter()
         .filter(|story| claim(story).is_some_and(|call| call.sent_ms > after))
         .filter_map(|story| Some((story, story.arrived?, story.entered?)))
+        .filter(|(_, _, pass)| pass.sent_ms >= worst.from_ms)
         .min_by_key(|(_, _, pass)| pass.heard_ms)
 }

@@ -17,7 +17,7 @@
 //! Slots alone do not decide who enters where the number of people inside is limited, or where nobody is admitted at all and users are
 //! told so. Then nothing is judged.
 
-use super::{at, check, judged, line::Line, opening, span};
+use super::{at, check, hindrance, judged, line::Line, opening, span};
 use crate::{
     bilingual::bilingual,
     format::{float, grouped},
@@ -32,6 +32,9 @@ const LEAST_SHARE_USED: f64 = 0.9;
 
 /// The least number of slots that decides the check, in sub-windows.
 const LEAST_SUB_WINDOWS: u32 = 3;
+
+/// A user counts again this long after a silence, milliseconds: a server that lost entries takes the slots of a minute for used.
+pub(super) const AGAIN_MS: u32 = span::MINUTE_MS;
 
 /// The time step of the best server, milliseconds.
 const STEP_MS: u32 = 50;
@@ -78,7 +81,17 @@ pub(super) fn judge(plan: &Plan, stories: &[Story], line: &Line, slots_from_ms: 
         let slots = grouped(u64::from(LEAST_SUB_WINDOWS) * u64::from(sub_limit));
         // One more, because the end of an interval is not demanded.
         let must = span::must_last_s(stories, slots_from_ms, (LEAST_SUB_WINDOWS + 1) * sub_ms);
-        let users = grouped(u64::from(limit) + u64::from(LEAST_SUB_WINDOWS + 1) * u64::from(sub_limit));
+        let users = u64::from(limit) + u64::from(LEAST_SUB_WINDOWS + 1) * u64::from(sub_limit);
+        if plan.planned_ms >= must.saturating_mul(1_000) && u64::from(plan.users) >= users {
+            let note = bilingual!(
+                "Too few slots became free while at least {sub_limit} people waited; it takes {slots}. The run was long and large enough \
+                 for that, but the line was not: let more users come (--users), or let them come sooner.",
+                "{sub_limit}명 이상이 기다리는 동안 생긴 입장 자리가 너무 적습니다. {slots}개가 필요합니다. 실행 시간과 사용자 수는 \
+                 충분했지만 대기 줄이 짧았으므로, 더 많은 사용자가(--users) 또는 더 일찍 오도록 해야 합니다."
+            );
+            return check(NAME, Judgement::Open, 0, None, hindrance::or(stories, note), None);
+        }
+        let users = grouped(users);
         let note = bilingual!(
             "Too few slots became free while at least {sub_limit} people waited; it takes {slots}. After a burst that used the \
              whole minute, slots become free a minute later: a run must last at least {must} s and have at least {users} users \
@@ -86,7 +99,7 @@ pub(super) fn judge(plan: &Plan, stories: &[Story], line: &Line, slots_from_ms: 
             "{sub_limit}명 이상이 기다리는 동안 생긴 입장 자리가 너무 적습니다. {slots}개가 필요합니다. 한꺼번에 몰려 1분치를 다 쓰면 \
              1분 뒤에 자리가 다시 생기므로, 사용자 {users}명 이상으로(--users) {must}초 이상 실행해야 합니다."
         );
-        return check(NAME, Judgement::Open, 0, None, note, None);
+        return check(NAME, Judgement::Open, 0, None, hindrance::or(stories, note), None);
     }
     if was_held(stories) {
         let note = bilingual!(

@@ -15,6 +15,7 @@ fn plan(admit_per_minute: Option<u32>) -> Plan {
         abandon: 0.0,
         streams: 0,
         start_unix_ms: 0,
+        is_part: false,
         admit_per_minute,
         sub_windows: 10,
         idle_s: 60,
@@ -39,6 +40,7 @@ fn story(number: u32, came_ms: u32, waits_ms: Option<u32>, in_ms: Option<u32>) -
         placed: None,
         longest_silence_ms: 3_000,
         lapses: 0,
+        silences: Vec::new(),
         rises: 0,
         worst_rise: None,
         pass: None,
@@ -79,6 +81,36 @@ fn a_burst_with_nobody_waiting_may_use_the_whole_minute() {
     assert_eq!((check.judgement, check.figure), (Judgement::Bad, Some(10.0)));
 }
 
+/// A line that enters at once is over before a sub-window is. The limit holds for it all the same.
+#[test]
+fn a_line_that_enters_at_once_exceeds_the_sub_window() {
+    let sub_window = |stories: &[Story]| judged_as(Some(20), stories, "over_admission_sub_window");
+    // 20 a minute, 2 in 6 s. A burst with nobody waiting uses the minute, and ten wait until its slots are free.
+    let burst: Vec<_> = (0..20).map(|i| story(i, 1_000 + i, None, Some(1_000 + i))).collect();
+    let line = |entered: &dyn Fn(u32) -> u32| {
+        let waits = |i| story(100 + i, 2_000 + i, Some(60_000 + i), Some(entered(i)));
+        [burst.clone(), (0..10).map(waits).collect()].concat()
+    };
+    let check = sub_window(&line(&|i| 62_000 + i));
+    assert_eq!((check.judgement, check.count, check.figure), (Judgement::Bad, 8, Some(10.0)), "{check:?}");
+    assert!(check.note.contains("At most 10 entered within 6 s while people waited"), "{check:?}");
+    assert!(check.worst.contains("1/100") && check.worst.contains("1/109"), "{check:?}");
+    // Two in each sub-window, and those who come to an empty line afterwards use the minute at once.
+    let mut good = line(&|i| 62_000 + i / 2 * 6_001);
+    good.extend((0..8).map(|i| story(200 + i, 86_100 + i, None, Some(86_100 + i))));
+    let check = sub_window(&good);
+    assert_eq!((check.count, check.figure), (0, Some(2.0)), "{check:?}");
+    assert_ne!(check.judgement, Judgement::Bad, "{check:?}");
+    // Nobody was certain to wait for 6 s after an entry, so the limit was not seen to hold for so long.
+    let short = [burst.clone(), vec![story(100, 2_000, Some(60_000), Some(62_000))]].concat();
+    let check = sub_window(&short);
+    assert_eq!((check.judgement, check.figure), (Judgement::Open, Some(1.0)), "{check:?}");
+    assert!(
+        check.note.contains("No entry was followed by 6 s in which people certainly waited"),
+        "{check:?}"
+    );
+}
+
 #[test]
 fn a_user_who_has_to_wait_after_a_later_entry_is_overtaken() {
     let b = story(2, 2_000, None, Some(10_000));
@@ -102,6 +134,86 @@ fn a_user_who_has_to_wait_after_a_later_entry_is_overtaken() {
     assert_eq!(judged_as(None, &[a, b, c, d], "order").judgement, Judgement::Bad);
 }
 
+/// A user who was silent may have been overtaken meanwhile. Whoever polls as told again is judged again.
+#[test]
+fn a_user_who_is_heard_again_is_judged_again() {
+    // Silent from 11 to 20 s.
+    let silent = |number, came_ms, waits_ms| {
+        let mut story = story(number, came_ms, Some(10_000), None);
+        story.lapse(Call { sent_ms: 20_000, heard_ms: 20_010 });
+        story.last_waiting = call(waits_ms, waits_ms + 10);
+        story
+    };
+    let order = |users: &[Story], passes_ms: &[u32]| {
+        let later = (0..).zip(passes_ms).map(|(i, &ms)| story(50 + i, 5_000, None, Some(ms)));
+        let stories: Vec<_> = users.iter().cloned().chain(later).collect();
+        judged_as(None, &stories, "order")
+    };
+    let a = silent(1, 1_000, 60_000);
+    for absent_ms in [10_100, 15_000, 20_000, 23_000] {
+        let check = order(std::slice::from_ref(&a), &[absent_ms]);
+        assert_eq!((check.judgement, check.count), (Judgement::Good, 0), "{absent_ms}: {check:?}");
+    }
+    for present_ms in [5_010, 6_900, 23_011, 56_900] {
+        let check = order(std::slice::from_ref(&a), &[present_ms]);
+        assert_eq!((check.judgement, check.count), (Judgement::Bad, 1), "{present_ms}: {check:?}");
+        assert!(check.worst.contains("1/1") && check.worst.contains("1/50"), "{check:?}");
+    }
+    let check = order(std::slice::from_ref(&a), &[15_000, 30_000]);
+    assert!(check.worst.contains("1 users who came later") && check.worst.contains("user 1/51"), "{check:?}");
+    // Somebody who comes back afterwards may take the slot of one of them; not somebody who came back before.
+    let with = |back_ms: u32| {
+        let mut b = silent(2, 2_000, 30_000);
+        b.lapse(Call { sent_ms: back_ms, heard_ms: back_ms + 10 });
+        order(&[a.clone(), b, story(3, 3_000, Some(60_000), None)], &[52_000])
+    };
+    let check = with(55_000);
+    assert_eq!((check.judgement, check.count), (Judgement::Good, 0), "{check:?}");
+    assert!(check.note.contains("2 were overtaken") && check.note.contains("at most 2"), "{check:?}");
+    let check = with(45_000);
+    assert_eq!((check.judgement, check.count), (Judgement::Bad, 2), "{check:?}");
+    // A call that is never answered may have been noted.
+    let fresh = story(6, 3_000, Some(60_000), None);
+    let lost = |since_ms| Story { unanswered_since_ms: Some(since_ms), ..story(5, 60_500, None, None) };
+    assert_eq!(order(&[a.clone(), lost(54_000)], &[52_000]).judgement, Judgement::Good);
+    assert_eq!(order(&[a.clone(), lost(61_000)], &[52_000]).judgement, Judgement::Bad);
+    // A file of an earlier version does not say when.
+    let mut old = silent(1, 1_000, 60_000);
+    old.silences.clear();
+    assert_eq!(order(&[old, fresh], &[52_000]).judgement, Judgement::Good);
+}
+
+/// More users or a longer run do not help if the users were not answered, or not in time.
+#[test]
+fn an_open_check_names_what_hindered_the_users() {
+    let notes = |change: fn(&mut Story)| {
+        let mut stories: Vec<_> = (0..20).map(|i| story(i, 1_000, None, Some(1_000))).collect();
+        stories.extend((20..60).map(|i| story(i, 1_000, Some(50_000), None)));
+        stories[20..].iter_mut().for_each(change);
+        let names = ["over_admission_sub_window", "order", "slot_use"];
+        names.map(|name| {
+            let check = judged_as(Some(20), &stories, name);
+            assert_eq!(check.judgement, Judgement::Open, "{check:?}");
+            check
+        })
+    };
+    for check in notes(|story| story.unanswered_since_ms = Some(9_000)) {
+        assert!(check.note.contains("40 got no answer any more"), "{check:?}");
+    }
+    for check in notes(|story| story.last_waiting = None) {
+        assert!(check.note.contains("40 got only replies marked stale"), "{check:?}");
+        assert!(!check.note.contains("--users") && check.note_ko.contains("stale"), "{check:?}");
+    }
+    for check in notes(|story| {
+        story.last_waiting = call(4_000, 4_010);
+        story.lapse(Call { sent_ms: 47_000, heard_ms: 47_010 });
+        story.last_waiting = call(50_000, 50_010);
+    }) {
+        assert!(check.note.contains("40 were silent") && check.note.contains("47.010 s"), "{check:?}");
+        assert!(!check.note.contains("--users") && check.note_ko.contains("47.010"), "{check:?}");
+    }
+}
+
 #[test]
 fn used_slots_are_compared_with_the_best_server() {
     // 60 per minute, 6 in 6 s. A burst of 60, then a line of 100 and no entry for 60 s.
@@ -122,6 +234,23 @@ fn used_slots_are_compared_with_the_best_server() {
     assert!(check.figure > Some(0.97), "{check:?}");
 }
 
+/// A run that was long and large enough does not become more so.
+#[test]
+fn slots_without_a_line_do_not_ask_for_a_longer_run() {
+    let note = |planned_ms, users| {
+        let plan = Plan { planned_ms, users, ..plan(Some(60)) };
+        let stories: Vec<_> = (0..100).map(|i| story(i, i, None, Some(i))).collect();
+        let check = judge(&plan, 100_000, &stories, &[]).0.into_iter().find(|check| check.name == "slot_use");
+        check.expect("each check is made").note
+    };
+    for (planned_ms, users) in [(87_000, 84), (200_000, 1_000)] {
+        assert!(note(planned_ms, users).contains("large enough for that, but the line was not"));
+    }
+    for (planned_ms, users) in [(86_000, 84), (87_000, 83)] {
+        assert!(note(planned_ms, users).contains("must last at least"), "{}", note(planned_ms, users));
+    }
+}
+
 /// Sixty may enter in a minute, six in 6 s. `entries_ms` says when six enter, while others wait from `from_ms` to `to_ms`.
 fn slots_used(entries_ms: &[u32], from_ms: u32, to_ms: u32) -> Check {
     let mut stories: Vec<_> = (0..50).map(|i| story(i, from_ms, Some(to_ms), None)).collect();
@@ -130,7 +259,7 @@ fn slots_used(entries_ms: &[u32], from_ms: u32, to_ms: u32) -> Check {
             .extend((0..6).map(|i| story(100 + group * 6 + i, at_ms.saturating_sub(500), None, Some(at_ms))));
     }
     stories[0].first_told = Some(ToldWait { eta_s: 9, range_s: (0, 99), rank: 1, at_ms: from_ms + 10 });
-    let check = slot_use::judge(&plan(Some(60)), &stories, &line::Line::certain(&stories), 0);
+    let check = slot_use::judge(&plan(Some(60)), &stories, &line::Line::certain(&stories, 0), 0);
     assert!(check.figure.is_none_or(|share| share <= 1.0), "{check:?}");
     check
 }
@@ -202,6 +331,41 @@ fn more_entries_than_slots_are_no_more_than_all_of_them() {
     stories.extend((0..200).map(|i| story(200 + i, 9_000, None, Some(10_200 + i * 100))));
     let check = judged_as(Some(60), &stories, "slot_use");
     assert!(check.judgement == Judgement::Bad && check.figure < Some(0.6), "{check:?}");
+}
+
+/// A machine that plays a part of the users does not know those of the others.
+#[test]
+fn a_part_of_a_run_leaves_open_what_takes_all_users() {
+    let judged = |is_part, stories: &[Story]| {
+        let plan = Plan { is_part, ..plan(Some(60)) };
+        judge(&plan, 100_000, stories, &[]).0
+    };
+    let named = |checks: &[Check], name: &str| {
+        checks.iter().find(|check| check.name == name).cloned().expect("each check is made")
+    };
+    // Others use the slots, and somebody of another machine came back to a place ahead.
+    let mut stories: Vec<_> = (0..100).map(|i| story(i, 100, Some(79_000), None)).collect();
+    stories.extend((0..60).map(|i| story(100 + i, 200, Some(900), Some(1_000 + i * 1_001))));
+    stories[0].first_told = Some(ToldWait { eta_s: 9, range_s: (0, 99), rank: 1, at_ms: 110 });
+    let (whole, part) = (judged(false, &stories), judged(true, &stories));
+    for name in ["over_admission_60s", "over_admission_sub_window", "slot_use"] {
+        assert_ne!(named(&whole, name).judgement, Judgement::Open, "{:?}", named(&whole, name));
+    }
+    assert_eq!(named(&whole, "order").judgement, Judgement::Bad);
+    for name in ["over_admission_60s", "over_admission_sub_window", "order", "slot_use"] {
+        let check = named(&part, name);
+        assert_eq!((check.judgement, check.count, check.figure), (Judgement::Open, 0, None), "{check:?}");
+        assert!(check.note.contains("loadgen merge") && check.note_ko.contains("loadgen merge"), "{check:?}");
+        assert!(check.worst.is_empty(), "{check:?}");
+    }
+    for name in ["rank_rises", "evictions", "errors"] {
+        assert_eq!(named(&part, name).judgement, Judgement::Good, "{:?}", named(&part, name));
+    }
+    // Too many of a part are too many.
+    stories.extend((200..300).map(|i| story(i, 200, None, Some(50_000 + i))));
+    for name in ["over_admission_60s", "over_admission_sub_window"] {
+        assert_eq!(named(&judged(true, &stories), name).judgement, Judgement::Bad);
+    }
 }
 
 #[test]
@@ -363,13 +527,16 @@ fn a_limit_that_nobody_tested_stays_open() {
     // The same if they came with the first millisecond of the run.
     let early: Vec<_> = (0..20).map(|i| story(i, 0, Some(9_000), (i < 10).then_some(0))).collect();
     assert!(minute(&early, 10).note.contains("cover only 9.0 s"), "{:?}", minute(&early, 10));
-    // Nobody enters for a minute.
-    for story in &mut stories {
-        (story.last_waiting, story.entered, story.end) = (call(90_000, 90_010), None, End::Waiting);
-    }
-    for (name, must) in
-        [("over_admission_60s", "must be open"), ("over_admission_sub_window", "at least 76 s")]
-    {
+    // Nobody enters for a minute, or for so long that somebody should have.
+    for (name, last_ms, must) in [
+        ("over_admission_60s", 70_000, "must be open"),
+        ("over_admission_sub_window", 70_000, "at least 76 s"),
+        ("over_admission_sub_window", 90_000, "must be open"),
+    ] {
+        for story in &mut stories {
+            (story.last_waiting, story.entered, story.end) =
+                (call(last_ms, last_ms + 10), None, End::Waiting);
+        }
         let check = judged_as(Some(10), &stories, name);
         assert_eq!((check.judgement, check.figure), (Judgement::Open, Some(0.0)), "{check:?}");
         assert!(check.note.contains("Nobody entered") && check.note_ko.contains("아무도"), "{check:?}");

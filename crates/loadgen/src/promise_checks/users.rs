@@ -4,7 +4,7 @@
 //!
 //! None of them depends on another user's clock or on the network, because the calls of a user follow one another.
 
-use super::{at, check, judged, name};
+use super::{at, check, hindrance, judged, name};
 use crate::{
     bilingual::{Bilingual, bilingual},
     format::grouped,
@@ -38,7 +38,7 @@ pub(super) fn rank_rises(stories: &[Story]) -> Check {
             )
         });
     if rises == 0 && !has_polled_again(stories) {
-        return check("rank_rises", Judgement::Open, 0, None, nobody_polled(), None);
+        return check("rank_rises", Judgement::Open, 0, None, nobody_polled(stories), None);
     }
     check("rank_rises", judged(rises == 0), rises, None, note, worst)
 }
@@ -51,13 +51,14 @@ fn has_polled_again(stories: &[Story]) -> bool {
     stories.iter().any(again)
 }
 
-fn nobody_polled() -> Bilingual {
-    Bilingual::fixed(
+fn nobody_polled(stories: &[Story]) -> Bilingual {
+    let nobody = Bilingual::fixed(
         "Nobody waited for more than one reply. It takes more users than may enter in a minute (--users), and a run of more than \
          two polling periods.",
         "두 번 이상 확인하며 기다린 사용자가 없어 판정할 수 없습니다. 1분 허용 인원보다 많은 사용자로(--users), 확인 주기의 두 배보다 \
          길게 실행해야 합니다.",
-    )
+    );
+    hindrance::or(stories, nobody)
 }
 
 /// Each person enters once, with a pass of the own. Two users with the same pass are one entry to the service behind the waiting room. And
@@ -161,7 +162,7 @@ pub(super) fn evictions(plan: &Plan, stories: &[Story]) -> Check {
         )
     });
     if count == 0 && !has_polled_again(stories) {
-        return check("evictions", Judgement::Open, 0, None, nobody_polled(), None);
+        return check("evictions", Judgement::Open, 0, None, nobody_polled(stories), None);
     }
     check("evictions", judged(count == 0), count, None, note, worst)
 }

@@ -7,6 +7,7 @@ use crate::{
     frame::Task,
     profile,
     report::Draw,
+    story::Silence,
     target::{self, Way},
 };
 
@@ -73,6 +74,8 @@ fn a_story_records_what_the_user_heard() {
         // From 3,012 on: a stale reply or a refusal does not end a silence.
         longest_silence_ms: 12_991,
         lapses: 1,
+        // The call that was refused may have been noted.
+        silences: vec![Silence { kept_ms: 3_012, ended: Call { sent_ms: 6_015, heard_ms: 16_003 } }],
         rises: 1,
         worst_rise: Some(Rise { from: 20, to: 25, at_ms: 3015 }),
         pass: Some(digest("p")),

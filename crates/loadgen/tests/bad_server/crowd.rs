@@ -19,10 +19,15 @@ pub(crate) struct Crowd {
     pub(crate) leaves: u32,
     /// One in this many users pauses once for 8 to 50 s; none with 0.
     pub(crate) naps: u32,
+    /// From when to when no call reaches the room, and no reply a user.
+    pub(crate) away_ms: (u32, u32),
     /// The end of the run.
     pub(crate) until_ms: u32,
     pub(crate) seed: u64,
 }
+
+/// The time until a retry of a call that was lost.
+const RETRY_MS: u32 = 3_000;
 
 /// SplitMix64, which gives the same numbers on every machine.
 struct Random(u64);
@@ -43,6 +48,8 @@ struct User {
     rank: Option<u64>,
     /// The last call: when it was sent, and the polling period in its reply.
     before: Option<(u32, u32)>,
+    /// When the first of the calls was sent that were lost since the last reply.
+    lost_ms: Option<u32>,
     leaves_ms: Option<u32>,
     naps_ms: Option<u32>,
 }
@@ -77,6 +84,7 @@ pub(crate) fn run(crowd: Crowd, room: &mut Room) -> Vec<Story> {
                 placed: None,
                 longest_silence_ms: 0,
                 lapses: 0,
+                silences: Vec::new(),
                 rises: 0,
                 worst_rise: None,
                 pass: None,
@@ -91,6 +99,7 @@ pub(crate) fn run(crowd: Crowd, room: &mut Room) -> Vec<Story> {
             pass: 0,
             rank: None,
             before: None,
+            lost_ms: None,
             leaves_ms,
             naps_ms,
         });
@@ -113,14 +122,21 @@ pub(crate) fn run(crowd: Crowd, room: &mut Room) -> Vec<Story> {
             }
             continue;
         };
-        let answer = if let Some(ticket) = user.ticket {
-            room.entry(ticket, now_ms)
-        } else {
-            let (ticket, answer) = room.wait(now_ms);
-            user.ticket = Some(ticket);
-            answer
-        };
         let call = Call { sent_ms, heard_ms: now_ms + random.up_to(crowd.delay_ms) };
+        let is_away = |ms: u32| crowd.away_ms.0 <= ms && ms < crowd.away_ms.1;
+        if is_away(now_ms) {
+            steps.push(Reverse((user.lose(call), Step::Send, id)));
+            continue;
+        }
+        let (ticket, answer) = match user.ticket {
+            Some(ticket) => (ticket, room.entry(ticket, now_ms)),
+            None => room.wait(now_ms),
+        };
+        if is_away(call.heard_ms) {
+            steps.push(Reverse((user.lose(call), Step::Send, id)));
+            continue;
+        }
+        user.ticket = Some(ticket);
         if let Some(mut pause_ms) = user.hear(call, answer) {
             if user.story.entered.is_none()
                 && random.up_to(3) == 0
@@ -135,16 +151,26 @@ pub(crate) fn run(crowd: Crowd, room: &mut Room) -> Vec<Story> {
 }
 
 impl User {
+    /// The call or its reply is lost. Returns when the next call follows.
+    fn lose(&mut self, call: Call) -> u32 {
+        self.lost_ms.get_or_insert(call.sent_ms);
+        call.heard_ms + RETRY_MS
+    }
+
     /// Handles an answer. Returns the time until the next call, if there is one.
-    fn hear(&mut self, call: Call, answer: Answer) -> Option<u32> {
+    fn hear(&mut self, heard: Call, answer: Answer) -> Option<u32> {
+        // The room may have decided a call that was lost.
+        let call = Call { sent_ms: self.lost_ms.take().unwrap_or(heard.sent_ms), ..heard };
         let story = &mut self.story;
-        story.arrived.get_or_insert(call);
+        story.arrived.get_or_insert(if matches!(answer, Answer::Enter { .. }) { call } else { heard });
         if let Some((sent_ms, period_ms)) = self.before
             && story.entered.is_none()
         {
             let silence_ms = call.heard_ms - sent_ms;
             story.longest_silence_ms = story.longest_silence_ms.max(silence_ms);
-            story.lapses += u16::from(silence_ms > 2 * period_ms + LAPSE_MS);
+            if silence_ms > 2 * period_ms + LAPSE_MS {
+                story.lapse(call);
+            }
         }
         match answer {
             Answer::Enter { pass } if story.entered.is_none() => {
@@ -164,7 +190,7 @@ impl User {
                 None
             }
             Answer::Wait { rank, eta_s, range_s, period_ms } => {
-                story.last_waiting = Some(call);
+                story.last_waiting = Some(heard);
                 story.first_told.get_or_insert(ToldWait { eta_s, range_s, rank, at_ms: call.heard_ms });
                 if let Some(from) = self.rank.filter(|&from| from < rank) {
                     story.rises += 1;
@@ -174,7 +200,7 @@ impl User {
                     }
                 }
                 self.rank = Some(rank);
-                self.before = Some((call.sent_ms, period_ms));
+                self.before = Some((heard.sent_ms, period_ms));
                 Some(period_ms)
             }
         }

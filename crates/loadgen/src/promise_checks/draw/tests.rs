@@ -32,6 +32,7 @@ fn plan() -> Plan {
         abandon: 0.0,
         streams: 0,
         start_unix_ms: 0,
+        is_part: false,
         admit_per_minute: Some(60),
         sub_windows: 10,
         idle_s: 60,

@@ -385,7 +385,7 @@ impl AdminState {
                     return Err(Problem::new(NO_CELL, what));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "an operator's change of the routes was not made");
+                    tracing::warn!(%error, "it is not known whether an operator's change of the routes was made; if not, the routes are as before");
                     return Err(error.into());
                 }
             }

@@ -472,7 +472,9 @@ impl AdminState {
             }
             _ => None,
         };
-        if let DefineError::Away(_) | DefineError::Disk(_) = error {
+        if let DefineError::Away(_) = error {
+            tracing::warn!(%zone, %error, "it is not known whether an operator's change was made; no audit log has it");
+        } else if let DefineError::Disk(_) = error {
             tracing::warn!(%zone, %error, "an operator's change was not made");
         }
         let problem = Problem::from(error);
