@@ -156,7 +156,8 @@ impl From<DefineError> for Problem {
             DefineError::OutOfRange(fault) => Self::policy_fault(&fault, fault.value.into()),
             DefineError::Busy => Self::from(BUSY).retry_after(1),
             DefineError::Away(_) => {
-                let detail = format!("{error}; the change may be made nevertheless, so look before you repeat it");
+                let detail =
+                    format!("{error}; the change may be made nevertheless, so look before you repeat it");
                 Self::new(STORE_AWAY, detail).retry_after(3)
             }
             DefineError::Disk(_) => Self::new(STORE_AWAY, error.to_string()).retry_after(3),
