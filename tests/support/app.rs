@@ -57,6 +57,8 @@ impl Answer {
             assert_eq!(waiting.eta_seconds.is_some(), waiting.eta_range.is_some(), "{answer:?}");
             if let (Some(eta), Some((low, high))) = (waiting.eta_seconds, waiting.eta_range) {
                 assert!(low <= eta && eta <= high, "{answer:?}");
+                let opens_s = waiting.opens_in_ms.unwrap_or(0) / 1_000;
+                assert!(low >= opens_s.min(eta), "nobody enters before the opening: {answer:?}");
             }
         }
         answer

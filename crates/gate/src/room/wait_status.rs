@@ -25,18 +25,20 @@ impl WaitStatus {
         pace: Option<(&Pace, Instant)>,
     ) -> Self {
         let (view, causes) = (&current.view, &current.causes);
+        let opens_in_ms = view.opens_in_ms(now_ms);
+        // The range comes from how waits went before, which knows nothing of an opening: nobody enters before it.
+        let from_opening = |told: Estimate| Estimate { low_ms: told.low_ms.max(opens_in_ms.into()), ..told };
         let why = |longer_s| causes.reason(view, now_ms, stale, longer_s);
         // Before the draw nobody has a rank: everybody may be the last one.
         let (rank, (eta, reason)) = match view.is_undrawn() {
             true => (view.tally.waiting.max(position.rank), (None, Some(Reason::Draw))),
-            false => (position.rank, tell(ticket, position.estimate, now_ms, why)),
+            false => (position.rank, tell(ticket, position.estimate.map(from_opening), now_ms, why)),
         };
         // Multiplying by 2^64 over the golden ratio scatters neighbours (Knuth, The Art of Computer Programming, 6.4).
         let scattered = (ticket.seq ^ (now_ms << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let scatter = u32::try_from(scattered).unwrap_or(0);
         let wish = next_poll(position, view, ticket.seq, scatter);
         let polling_period_ms = pace.map_or(wish.period_ms, |(pace, now)| pace.book(now, wish, scatter));
-        let opens_in_ms = view.opens_in_ms(now_ms);
         Self { rank, eta, reason, polling_period_ms, stale, opens_in_ms }
     }
 }
