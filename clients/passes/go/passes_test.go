@@ -333,15 +333,17 @@ func TestARecordThatDoesNotAnswerIsAway(t *testing.T) {
 	}
 }
 
-// record is that of docs/app/clients.md, with a client that repeats a command whose reply is lost, as go-redis does.
-func record(address, prefix string) Spend {
+// record is that of docs/app/clients.md, with a client that repeats a command whose reply is lost, as go-redis does. now is the clock of the
+// service.
+func record(address, prefix string, now func() time.Time) Spend {
 	return func(_ context.Context, key string, until time.Time) (bool, error) {
 		random := make([]byte, 16)
 		if _, err := rand.Read(random); err != nil {
 			return false, err
 		}
 		mine := hex.EncodeToString(random)
-		command := []string{"SET", prefix + key, mine, "NX", "GET", "EXAT", strconv.FormatInt(until.Unix(), 10)}
+		life := until.Sub(now()).Milliseconds()
+		command := []string{"SET", prefix + key, mine, "NX", "GET", "PX", strconv.FormatInt(life, 10)}
 		found, err := redis(address, command...)
 		if err != nil {
 			found, err = redis(address, command...)
@@ -355,7 +357,7 @@ func TestAPassIsNotTakenForASpentOneWhereAReplyOfRedisIsLost(t *testing.T) {
 	if address == "" {
 		t.Skip("PASSES_REDIS names no Redis")
 	}
-	v, _, made := ready(t, record(loseAReply(t, address), "go-lost:"))
+	v, _, made := ready(t, record(loseAReply(t, address), "go-lost:", time.Now))
 	first, _ := said(made, v.Cases[0].Pass)
 	again, _ := said(made, v.Cases[0].Pass)
 	if first != "ok" || again != "spent" {
@@ -407,11 +409,25 @@ func TestServicesThatShareARedisAcceptAPassOnce(t *testing.T) {
 	if address == "" {
 		t.Skip("PASSES_REDIS names no Redis")
 	}
-	spend := record(address, "go:")
+	spend := record(address, "go:", time.Now)
 	v, _, first := ready(t, spend)
 	_, _, second := ready(t, spend)
 	if entered := enterAtOnce(v.Cases[0].Pass, first, second); entered != 1 {
 		t.Errorf("%d entered", entered)
+	}
+}
+
+func TestARedisWhoseClockIsAheadDoesNotForgetASpentPass(t *testing.T) {
+	address := strings.TrimPrefix(os.Getenv("PASSES_REDIS"), "redis://")
+	if address == "" {
+		t.Skip("PASSES_REDIS names no Redis")
+	}
+	now := time.Now().Add(-time.Hour)
+	spend := record(address, "go-ahead:", func() time.Time { return now })
+	for _, want := range []bool{true, false} {
+		if first, err := spend(context.Background(), "a", now.Add(365*time.Second)); first != want || err != nil {
+			t.Errorf("%v %v instead of %v", first, err, want)
+		}
 	}
 }
 

@@ -18,8 +18,8 @@ use crate::keys::Keys;
 /// The largest difference between Weir's clock and ours, in seconds.
 const LEEWAY_S: u64 = 5;
 
-/// How much longer than a pass can be accepted it is remembered, in seconds. Clocks count whole seconds, and that of a shared record may
-/// be ahead of ours.
+/// How much longer than a pass can be accepted it is remembered, in seconds. Clocks count whole seconds, and those of servers that share a
+/// record may differ.
 const KEPT_S: u64 = 60;
 
 /// The lifetime of a session, in seconds.

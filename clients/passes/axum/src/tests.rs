@@ -350,6 +350,35 @@ async fn a_record_that_does_not_answer_is_away() {
     assert_eq!(said(&passes.accept(&vectors.cases[0].pass).await), "record_away");
 }
 
+/// A record in Redis, as docs/app/clients.md says it, with a prefix: the tests of other languages use this Redis, too. `now_s` is the clock
+/// of the service.
+fn record(connection: &redis::aio::MultiplexedConnection, prefix: &'static str, now_s: u64) -> impl Spend {
+    let connection = connection.clone();
+    move |key: String, until_s: u64| {
+        let mut connection = connection.clone();
+        async move {
+            let mut mine = [0; 16];
+            aws_lc_rs::rand::fill(&mut mine).expect("the system has random numbers");
+            let mut set = redis::cmd("SET");
+            let life_s = until_s.saturating_sub(now_s);
+            set.arg(format!("{prefix}{key}")).arg(&mine).arg("NX").arg("GET").arg("EX").arg(life_s);
+            let found: Option<Vec<u8>> = set.query_async(&mut connection).await?;
+            Ok(found.is_none_or(|found| found == mine))
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_redis_whose_clock_is_ahead_does_not_forget_a_spent_pass() {
+    let Ok(address) = std::env::var("PASSES_REDIS") else { return };
+    let client = redis::Client::open(address).expect("an address");
+    let connection = client.get_multiplexed_async_connection().await.expect("a Redis");
+    let now_s = Clock::Machine { since: Instant::now() }.now_s() as u64 - 3_600;
+    let spend = record(&connection, "rust-ahead:", now_s);
+    assert!(spend.spend("a".to_owned(), now_s + 365).await.expect("a Redis"));
+    assert!(!spend.spend("a".to_owned(), now_s + 365).await.expect("a Redis"));
+}
+
 /// `clients/passes/run` starts a Redis and names it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn services_that_share_a_redis_accept_a_pass_once() {
@@ -361,18 +390,8 @@ async fn services_that_share_a_redis_accept_a_pass_once() {
         let connection = client.get_multiplexed_async_connection().await.expect("a Redis");
         let (vectors, _at, passes) = ready().await;
         pass.clone_from(&vectors.cases[0].pass);
-        // As docs/app/clients.md says it, with a prefix of its own: the tests of other languages use this Redis, too.
-        services.push(Arc::new(passes.with_record(move |key: String, until_s: u64| {
-            let mut connection = connection.clone();
-            async move {
-                let mut mine = [0; 16];
-                aws_lc_rs::rand::fill(&mut mine).expect("the system has random numbers");
-                let mut set = redis::cmd("SET");
-                set.arg(format!("rust:{key}")).arg(&mine).arg("NX").arg("GET").arg("EXAT").arg(until_s);
-                let found: Option<Vec<u8>> = set.query_async(&mut connection).await?;
-                Ok(found.is_none_or(|found| found == mine))
-            }
-        })));
+        let now_s = vectors.cases[0].now.unsigned_abs();
+        services.push(Arc::new(passes.with_record(record(&connection, "rust:", now_s))));
     }
     assert_eq!(enter_at_once(&pass, &services).await, 1);
 }
