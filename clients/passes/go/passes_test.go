@@ -37,11 +37,13 @@ type vectors struct {
 	Scenarios []struct {
 		Name  string
 		Steps []struct {
-			Serve   *served
-			At      int64
-			Pass    *string
-			Expect  string
-			Fetches int64
+			Serve  *served
+			At     int64
+			Pass   *string
+			Expect string
+			// When to come again, in seconds.
+			RetryAfter int `json:"retry_after"`
+			Fetches    int64
 		}
 	}
 }
@@ -183,8 +185,15 @@ func TestEveryScenarioOfTheVectors(t *testing.T) {
 					continue
 				}
 				now.Store(v.Epoch + step.At)
-				if code, _ := said(made, *step.Pass); code != step.Expect {
-					t.Errorf("step %d, at %d s: %s instead of %s", i, step.At, code, step.Expect)
+				_, err := made.Accept(context.Background(), *step.Pass)
+				code, after := "ok", ""
+				if refusal := (*Refusal)(nil); errors.As(err, &refusal) {
+					reply := httptest.NewRecorder()
+					refusal.ServeHTTP(reply, nil)
+					code, after = string(refusal.Code), reply.Header().Get("Retry-After")
+				}
+				if code != step.Expect || step.RetryAfter != 0 && after != strconv.Itoa(step.RetryAfter) {
+					t.Errorf("step %d, at %d s: %s, again after %q s, instead of %s, %d", i, step.At, code, after, step.Expect, step.RetryAfter)
 				}
 			}
 		})

@@ -16,7 +16,10 @@ use axum::{
     response::Response,
     routing::post,
 };
-use http::{Request, StatusCode, header::AUTHORIZATION};
+use http::{
+    Request, StatusCode,
+    header::{AUTHORIZATION, RETRY_AFTER},
+};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::{
@@ -70,6 +73,8 @@ struct Step {
     at: i64,
     pass: Option<String>,
     expect: Option<String>,
+    /// When to come again, in seconds.
+    retry_after: Option<u64>,
     fetches: Option<usize>,
 }
 
@@ -235,6 +240,10 @@ async fn every_scenario_of_the_vectors() {
                 now.store(vectors.epoch + step.at, Ordering::SeqCst);
                 let result = passes.accept(pass).await;
                 assert_eq!(Some(said(&result)), step.expect.as_deref(), "{name}: step {i}, at {} s", step.at);
+                if let Some(after) = step.retry_after {
+                    let reply = result.expect_err("a refusal").response::<String>();
+                    assert_eq!(reply.headers()[RETRY_AFTER], after.to_string(), "{name}: step {i}");
+                }
             }
         }
     }
@@ -373,7 +382,8 @@ async fn a_redis_whose_clock_is_ahead_does_not_forget_a_spent_pass() {
     let Ok(address) = std::env::var("PASSES_REDIS") else { return };
     let client = redis::Client::open(address).expect("an address");
     let connection = client.get_multiplexed_async_connection().await.expect("a Redis");
-    let now_s = Clock::Machine { since: Instant::now() }.now_s() as u64 - 3_600;
+    let behind_s = Clock::Machine { since: Instant::now() }.now_s() - 3_600.0;
+    let now_s = Duration::from_secs_f64(behind_s).as_secs();
     let spend = record(&connection, "rust-ahead:", now_s);
     assert!(spend.spend("a".to_owned(), now_s + 365).await.expect("a Redis"));
     assert!(!spend.spend("a".to_owned(), now_s + 365).await.expect("a Redis"));

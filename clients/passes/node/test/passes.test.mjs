@@ -57,7 +57,7 @@ function verifier(address, clock, more = {}) {
   return passesOn({ weir: address, zone: vectors.zone, audience: vectors.audience, ...more }, machine);
 }
 
-const said = (passes, text) => passes.accept(text).then((pass) => ["ok", pass], (fault) => [fault.code ?? String(fault.stack)]);
+const said = (passes, text) => passes.accept(text).then((pass) => ["ok", pass], (fault) => [fault.code ?? String(fault.stack), fault]);
 
 test("every pass of the vectors is judged as they say", async (t) => {
   const at = await publisher(t);
@@ -82,7 +82,9 @@ for (const { name, steps } of vectors.scenarios) {
       if (step.fetches) assert.equal(at.fetches, step.fetches, `fetches before ${JSON.stringify(step)}`);
       if (!step.pass) continue;
       clock.now = vectors.epoch + step.at;
-      assert.equal((await said(passes, step.pass))[0], step.expect, `at ${step.at} s`);
+      const [code, fault] = await said(passes, step.pass);
+      assert.equal(code, step.expect, `at ${step.at} s`);
+      if (step.retry_after) assert.equal(fault.headers["retry-after"], String(step.retry_after), `at ${step.at} s`);
     }
   });
 }
