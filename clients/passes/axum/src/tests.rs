@@ -288,6 +288,21 @@ async fn a_caller_who_goes_away_takes_the_keys_from_nobody() {
 }
 
 #[tokio::test]
+async fn a_fetch_that_began_before_a_key_was_asked_for_does_not_make_it_unknown() {
+    let (vectors, at, passes) = ready().await;
+    at.may.forget_permits(Semaphore::MAX_PERMITS);
+    let pass = |name| &vectors.cases.iter().find(|case| case.name == name).expect("a case").pass;
+    // They are polled in this order, so the first one begins the fetch, and the second one comes before the reply.
+    let (known, unknown, ()) = tokio::join!(
+        passes.accept(pass("a good pass")),
+        passes.accept(pass("a key that is not published")),
+        async { at.may.add_permits(1) }
+    );
+    assert_eq!((said(&known), said(&unknown)), ("ok", "keys_away"));
+    assert_eq!(at.fetches.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
 async fn nobody_waits_long_for_a_weir_that_hangs_where_the_key_is_known() {
     let vectors = vectors();
     let at = Publisher::start(&vectors.sets).await;
