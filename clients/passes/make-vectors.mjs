@@ -195,7 +195,8 @@ say("a head that is nothing", "unreadable", `${encode("null")}.${body}.${mark}`)
 say("a pass that is too long", "unreadable", pass(a, { more: "x".repeat(8_192) }));
 
 const serve = (what) => ({ serve: what });
-const show = (at, text, expect) => ({ at, pass: text, expect });
+// `retry_after`: when to come again, in seconds.
+const show = (at, text, expect, retry_after) => ({ at, pass: text, expect, ...(retry_after && { retry_after }) });
 const fetched = (count) => ({ fetches: count });
 const fresh = () => pass(a);
 const scenarios = [];
@@ -215,13 +216,37 @@ tell(
   show(11, pass(b), "ok"), fetched(2), show(12, fresh(), "ok"), fetched(2),
 );
 tell(
-  "unknown keys make a fetch in ten seconds at most", serve({ set: "a" }), show(0, fresh(), "ok"),
-  ...Array.from({ length: 4 }, (_, i) => show(2 * i, pass(c), "unknown_key")), fetched(1), show(10, pass(c), "unknown_key"),
-  show(11, pass(c), "unknown_key"), fetched(2),
+  "unknown keys make a fetch in ten seconds at most, and a key is unknown if a later fetch does not bring it", serve({ set: "a" }),
+  show(0, fresh(), "ok"), ...Array.from({ length: 4 }, (_, i) => show(2 * i, pass(c), "keys_away", 10 - 2 * i)), fetched(1),
+  show(10, pass(c), "unknown_key"), show(11, pass(c), "unknown_key"), show(12, pass(b), "keys_away", 8), fetched(2),
+);
+const early = pass(b);
+tell(
+  "a good pass of a new key is not refused before the next fetch", serve({ set: "a" }), show(0, fresh(), "ok"), serve({ set: "a_and_b" }),
+  show(3, early, "keys_away", 7), show(4, fresh(), "ok"), fetched(1), show(10, early, "ok"), fetched(2),
+);
+for (const [name, what] of [["is away", { status: 503 }], ["hangs", { hang: true }]]) {
+  const early = pass(b);
+  tell(
+    `a good pass of a new key is not refused while Weir ${name}`, serve({ set: "a" }), show(0, fresh(), "ok"), serve(what),
+    show(11, early, "keys_away", 10), show(15, early, "keys_away", 6), show(16, fresh(), "ok"), fetched(2), serve({ set: "a_and_b" }),
+    show(21, early, "ok"), fetched(3),
+  );
+}
+const named = (i) => pass({ ...c, kid: `c${i}` });
+tell(
+  "of the names of unknown keys, 32 are remembered until the next fetch", serve({ set: "a" }), show(0, fresh(), "ok"),
+  ...Array.from({ length: 33 }, (_, i) => show(1, named(i), "keys_away", 9)), show(2, fresh(), "ok"), fetched(1),
+  show(10, named(0), "unknown_key"), show(11, named(31), "unknown_key"), show(11, named(32), "keys_away", 9),
+  show(11, fresh(), "ok"), fetched(2), show(20, named(32), "unknown_key"), fetched(3),
 );
 tell(
   "a withdrawn key is forgotten within a minute", serve({ set: "a" }), show(0, fresh(), "ok"), serve({ set: "b" }),
-  show(59, fresh(), "ok"), show(61, fresh(), "unknown_key"), fetched(2),
+  show(59, fresh(), "ok"), show(61, fresh(), "unknown_key"), show(62, fresh(), "unknown_key"), fetched(2),
+);
+tell(
+  "a key that the last fetch did not bring any more is unknown", serve({ set: "a" }), show(0, fresh(), "ok"), serve({ set: "b" }),
+  show(11, pass(b), "ok"), show(12, fresh(), "unknown_key"), fetched(2), serve({ status: 503 }), show(21, fresh(), "keys_away", 10),
 );
 tell(
   "people enter while Weir is away, by the last known keys", serve({ set: "a" }), show(0, fresh(), "ok"), serve({ status: 503 }),
@@ -231,10 +256,10 @@ tell(
 const long = (at) => pass(a, { nbf: NOW + at, exp: NOW + at + 300 });
 tell(
   "keys that are older than any pass are not used", serve({ set: "a" }), show(0, fresh(), "ok"), serve({ status: 503 }),
-  show(3_599, long(3_599), "ok"), show(3_661, long(3_661), "keys_away"),
+  show(3_599, long(3_599), "ok"), show(3_661, long(3_661), "keys_away", 10),
 );
 tell(
-  "nobody enters before the keys are known", serve({ status: 500 }), show(0, good, "keys_away"), show(5, good, "keys_away"),
+  "nobody enters before the keys are known", serve({ status: 500 }), show(0, good, "keys_away", 10), show(5, good, "keys_away", 5),
   fetched(1), serve({ set: "a" }), show(11, good, "ok"), fetched(2),
 );
 for (const [name, what] of [

@@ -88,7 +88,10 @@ pub(crate) fn a_pass_is_accepted_once_and_nothing_else_is() {
     sample.refuses(&signed_with_what_is_public(&weir, &pass), "forged");
     Sample::before(&weir, "somebody-else").refuses(&pass, "another service");
     let elsewhere = Setup::new(&zones).start();
-    sample.refuses(&pass_of(&elsewhere, "Z"), "unknown key");
+    let stranger = pass_of(&elsewhere, "Z");
+    Sample::before(&weir, "weir").refuses(&stranger, "unknown key");
+    let early = sample.enter(&stranger);
+    assert_eq!((early.status, early.header("retry-after")), (503, Some("10")), "Weir was asked a moment ago: {early:?}");
 
     // Passes signed with the real key.
     let now = insecure_decode::<Value>(&pass).expect("a JWT").claims["iat"].as_u64().expect("a date");

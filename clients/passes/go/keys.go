@@ -57,7 +57,8 @@ func (k key) verifies(text, mark []byte) bool {
 
 // keys are those that Weir publishes. They are fetched at most once in a pause, however many passes name unknown keys. A key that is not
 // published any more is used for a minute at most, unless Weir does not answer: then for an hour. Whoever shows a pass of a known key waits
-// for a fetch during its first second only. A text of keys that is wrong in any way replaces nothing.
+// for a fetch during its first second only. A text of keys that is wrong in any way replaces nothing. A key is unknown only if the last fetch
+// succeeded without it, and began after its name was asked for or the key was withdrawn. Otherwise, a later fetch may bring it.
 type keys struct {
 	address string
 	client  *http.Client
@@ -71,8 +72,13 @@ type keys struct {
 	fetchedAt, askedAt time.Time
 	// asking is the last fetch, or nil.
 	asking *asking
-	fault  error
+	// wanted are names that were asked for since the last fetch began, at most maxKeys; missed are names that this fetch did not bring.
+	wanted, missed map[string]bool
+	// fault is why the last fetch says nothing about a key.
+	fault error
 }
+
+var errTooEarly = errors.New("the keys were fetched a moment ago, without the key of this pass")
 
 // asking is a fetch.
 type asking struct {
@@ -84,7 +90,8 @@ type asking struct {
 func newKeys(address string) *keys {
 	// A redirect would let somebody else say which keys there are.
 	follow := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &keys{address: address, client: &http.Client{Timeout: 5 * time.Second, CheckRedirect: follow}, now: time.Now}
+	return &keys{address: address, client: &http.Client{Timeout: 5 * time.Second, CheckRedirect: follow}, now: time.Now,
+		wanted: map[string]bool{}}
 }
 
 // find returns the key of this name. Its error is a *Refusal.
@@ -104,19 +111,20 @@ func (k *keys) find(ctx context.Context, kid string) (key, error) {
 		case <-ctx.Done():
 		}
 	}
-	found, isKnown, age = k.look(kid)
-	if ctx.Err() != nil {
-		return key{}, refuse(KeysAway, ctx.Err())
-	}
-	if age >= oldest {
-		k.mutex.Lock()
-		defer k.mutex.Unlock()
-		return key{}, refuse(KeysAway, k.fault)
-	}
-	if !isKnown {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	found, isKnown, age = k.lookLocked(kid)
+	fault := k.fault
+	switch {
+	case ctx.Err() != nil:
+		fault = ctx.Err()
+	case age >= oldest:
+	case isKnown:
+		return found, nil
+	case k.missed[kid]:
 		return key{}, refuse(UnknownKey, nil)
 	}
-	return found, nil
+	return key{}, &Refusal{Code: KeysAway, Cause: fault, RetryAfter: pause - k.now().Sub(k.askedAt)}
 }
 
 // look returns the key, whether it is known, and how old the keys are.
@@ -144,9 +152,15 @@ func (k *keys) refresh(kid string) *asking {
 		return nil
 	}
 	if !k.askedAt.IsZero() && k.now().Sub(k.askedAt) < pause {
+		if len(k.wanted) < maxKeys {
+			k.wanted[kid] = true
+		}
 		return k.asking
 	}
 	k.askedAt = k.now()
+	missed := k.wanted
+	missed[kid] = true
+	k.wanted, k.missed = map[string]bool{}, nil
 	asking := &asking{make(chan struct{}), make(chan struct{})}
 	k.asking = asking
 	time.AfterFunc(k.client.Timeout/5, func() { close(asking.late) })
@@ -159,7 +173,10 @@ func (k *keys) refresh(kid string) *asking {
 			k.fault = err
 			return
 		}
-		k.known, k.fetchedAt = known, k.now()
+		for kid := range k.known {
+			missed[kid] = true
+		}
+		k.known, k.fetchedAt, k.missed, k.fault = known, k.now(), missed, errTooEarly
 	}()
 	return asking
 }

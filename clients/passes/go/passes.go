@@ -22,7 +22,7 @@ import (
 const (
 	// leeway is the largest difference between Weir's clock and this machine's.
 	leeway = 5 * time.Second
-	// kept is how much longer than a pass is accepted its name is kept: the clock of the record may be ahead of this machine's.
+	// kept is how much longer than a pass is accepted its name is kept: the clocks of those that share the record may differ.
 	kept = 60 * time.Second
 	// spendLimit is the time limit of the record: that of the keys.
 	spendLimit = 5 * time.Second

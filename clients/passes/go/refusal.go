@@ -3,7 +3,10 @@ package passes
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
+	"strconv"
+	"time"
 )
 
 // Code says why a pass is not accepted.
@@ -26,7 +29,7 @@ const (
 	OtherService Code = "other_service"
 	// Spent: it was accepted before.
 	Spent Code = "spent"
-	// KeysAway: Weir's keys are not known, and cannot be fetched now.
+	// KeysAway: whether Weir publishes its key is not known, and cannot be asked now.
 	KeysAway Code = "keys_away"
 	// RecordAway: the record of spent passes does not answer, or is full.
 	RecordAway Code = "record_away"
@@ -51,9 +54,13 @@ type Refusal struct {
 	Code Code
 	// Cause is for the log, or nil.
 	Cause error
+	// RetryAfter is after how long the pass may be shown again, if the status is 503.
+	RetryAfter time.Duration
 }
 
-func refuse(code Code, cause error) *Refusal { return &Refusal{Code: code, Cause: cause} }
+func refuse(code Code, cause error) *Refusal {
+	return &Refusal{Code: code, Cause: cause, RetryAfter: pause}
+}
 
 func (r *Refusal) Error() string {
 	if r.Cause == nil {
@@ -80,7 +87,7 @@ func (r *Refusal) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	head.Set("Cache-Control", "no-store")
 	switch {
 	case r.Status() == http.StatusServiceUnavailable:
-		head.Set("Retry-After", "10")
+		head.Set("Retry-After", strconv.Itoa(int(math.Max(1, math.Ceil(r.RetryAfter.Seconds())))))
 	case r.Code == NoPass:
 		// A request without a pass is told no error, as RFC 6750 says.
 		head.Set("WWW-Authenticate", `Bearer realm="weir"`)

@@ -13,13 +13,13 @@ use std::{
 use jsonwebtoken::{DecodingKey, Validation, decode, decode_header, errors::ErrorKind};
 use serde::Deserialize;
 
-use crate::keys::Keys;
+use crate::keys::{Keys, NoKey};
 
 /// The largest difference between Weir's clock and ours, in seconds.
 const LEEWAY_S: u64 = 5;
 
-/// How much longer than a pass can be accepted it is remembered, in seconds. Clocks count whole seconds, and that of a shared record may
-/// be ahead of ours.
+/// How much longer than a pass can be accepted it is remembered, in seconds. Clocks count whole seconds, and those of servers that share a
+/// record may differ.
 const KEPT_S: u64 = 60;
 
 /// The lifetime of a session, in seconds.
@@ -42,9 +42,12 @@ pub enum Refusal {
     /// It is not a pass, or names no key.
     #[error("this is not a pass")]
     Unreadable,
-    /// Weir does not publish its key, or cannot be reached.
+    /// Weir does not publish its key.
     #[error("the pass is signed by an unknown key")]
     UnknownKey,
+    /// Weir cannot be asked for its key now.
+    #[error("the pass cannot be checked now, reload this page in ten seconds")]
+    KeysAway,
     /// The signature does not match the claims.
     #[error("the pass is forged")]
     Forged,
@@ -110,7 +113,10 @@ impl Door {
 
     async fn verify(&self, pass: &str) -> Result<Claims, Refusal> {
         let header = decode_header(pass).map_err(|_| Refusal::Unreadable)?;
-        let key = self.keys.find(&header.kid.ok_or(Refusal::Unreadable)?).await.ok_or(Refusal::UnknownKey)?;
+        let key = self.keys.find(&header.kid.ok_or(Refusal::Unreadable)?).await.map_err(|no| match no {
+            NoKey::Unknown => Refusal::UnknownKey,
+            NoKey::Away => Refusal::KeysAway,
+        })?;
         // The key names the algorithm. If the pass could choose it, a forger would choose a weak one.
         let algorithm = key.common.key_algorithm.and_then(|algorithm| algorithm.to_string().parse().ok());
         let mut rules = Validation::new(algorithm.ok_or(Refusal::UnknownKey)?);

@@ -13,14 +13,19 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{
     Method, Request, Response, StatusCode,
     body::Incoming,
-    header::{CACHE_CONTROL, CONTENT_TYPE, COOKIE, HeaderMap, HeaderValue, LOCATION, SET_COOKIE},
+    header::{
+        CACHE_CONTROL, CONTENT_TYPE, COOKIE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, SET_COOKIE,
+    },
     server::conn::http1,
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{net::TcpListener, time::timeout};
 
-use crate::door::{Door, Refusal, SESSION_S};
+use crate::{
+    door::{Door, Refusal, SESSION_S},
+    keys::PAUSE,
+};
 
 /// The name of the cookie. It is `SameSite=Lax`, so that links from other sites find the session.
 const NAME: &str = "session";
@@ -89,12 +94,16 @@ impl Service {
             }
             Err(refusal) => {
                 let status = match refusal {
-                    Refusal::Full => StatusCode::SERVICE_UNAVAILABLE,
+                    Refusal::Full | Refusal::KeysAway => StatusCode::SERVICE_UNAVAILABLE,
                     _ => StatusCode::FORBIDDEN,
                 };
                 let text =
                     format!("{refusal}. <a href=\"{}\">Back to the waiting room</a>", self.waiting_room);
-                page(status, &text)
+                let mut response = page(status, &text);
+                if status == StatusCode::SERVICE_UNAVAILABLE {
+                    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(PAUSE.as_secs()));
+                }
+                response
             }
         }
     }

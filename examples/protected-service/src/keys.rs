@@ -24,7 +24,7 @@ use tokio::{
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The shortest time between two fetches.
-const PAUSE: Duration = Duration::from_secs(10);
+pub(crate) const PAUSE: Duration = Duration::from_secs(10);
 
 /// After this time the keys are fetched again, because one may have been withdrawn.
 const OLD: Duration = Duration::from_secs(60);
@@ -36,6 +36,15 @@ pub struct Keys {
     at: Uri,
     known: RwLock<Known>,
     asked: Mutex<Option<Instant>>,
+}
+
+/// Why there is no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoKey {
+    /// Weir does not publish it.
+    Unknown,
+    /// Weir does not answer, or was asked within one pause. The next fetch may bring the key.
+    Away,
 }
 
 struct Known {
@@ -64,9 +73,12 @@ impl Keys {
 
     /// The key with this name. Fetches the keys if it is unknown or the keys are old, unless they were asked for within one
     /// pause (`PAUSE`).
-    pub async fn find(&self, kid: &str) -> Option<Jwk> {
+    ///
+    /// # Errors
+    /// [`NoKey`].
+    pub async fn find(&self, kid: &str) -> Result<Jwk, NoKey> {
         if let (Some(key), true) = self.known(kid) {
-            return Some(key);
+            return Ok(key);
         }
         let mut asked = self.asked.lock().await;
         // Another caller may have fetched them meanwhile.
@@ -77,9 +89,10 @@ impl Keys {
             if let Ok(Ok(keys)) = timeout(PATIENCE, self.fetch()).await {
                 let fetched = Some(Instant::now());
                 *self.known.write().unwrap_or_else(PoisonError::into_inner) = Known { keys, fetched };
+                return self.known(kid).0.ok_or(NoKey::Unknown);
             }
         }
-        self.known(kid).0
+        self.known(kid).0.ok_or(NoKey::Away)
     }
 
     /// Keys that are fetched already.
@@ -145,22 +158,32 @@ mod tests {
     }
 
     const ONE: &str = r#"{"keys":[{"kty":"oct","kid":"a","k":"AA"}]}"#;
+    const TWO: &str = r#"{"keys":[{"kty":"oct","kid":"b","k":"AA"}]}"#;
 
     #[tokio::test]
     async fn a_key_that_was_withdrawn_is_forgotten() {
         let keys = publish([ONE, r#"{"keys":[]}"#]).await;
-        assert!(keys.find("a").await.is_some());
-        assert!(keys.find("a").await.is_some(), "without asking again");
+        assert!(keys.find("a").await.is_ok());
+        assert!(keys.find("a").await.is_ok(), "without asking again");
         age(&keys).await;
-        assert!(keys.find("a").await.is_none());
+        assert_eq!(keys.find("a").await, Err(NoKey::Unknown));
+    }
+
+    #[tokio::test]
+    async fn a_key_is_unknown_only_after_a_fetch_without_it() {
+        let keys = publish([ONE, TWO]).await;
+        assert_eq!(keys.find("c").await, Err(NoKey::Unknown));
+        assert_eq!(keys.find("b").await, Err(NoKey::Away), "Weir is not asked again at once");
+        age(&keys).await;
+        assert!(keys.find("b").await.is_ok());
     }
 
     #[tokio::test]
     async fn old_keys_are_used_while_weir_is_away() {
         let keys = publish([ONE, "no keys"]).await;
-        assert!(keys.find("a").await.is_some());
+        assert!(keys.find("a").await.is_ok());
         age(&keys).await;
-        assert!(keys.find("a").await.is_some());
-        assert!(keys.find("b").await.is_none(), "Weir is not asked again at once");
+        assert!(keys.find("a").await.is_ok());
+        assert_eq!(keys.find("b").await, Err(NoKey::Away), "Weir is not asked again at once");
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! Invariants: they are fetched at most once in 10 s, however many passes name unknown keys. A key that is not published any more is used
 //! for a minute at most, unless Weir does not answer: then for an hour, which is as long as any pass is valid. Whoever shows a pass of a
-//! known key waits for a fetch during its first second only. A text of keys that is wrong in any way replaces nothing.
+//! known key waits for a fetch during its first second only. A text of keys that is wrong in any way replaces nothing. A key is unknown only
+//! if the last fetch succeeded without it, and began after its name was asked for or the key was withdrawn. Otherwise, a later fetch may
+//! bring it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     error::Error,
     sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
@@ -107,17 +109,26 @@ fn number(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 /// What was fetched last.
+#[derive(Default)]
 struct Known {
     keys: HashMap<String, Key>,
     /// By the steady clock; `None`: never.
     fetched: Option<Duration>,
-    /// Why the last fetch failed.
+    /// Names that the last fetch did not bring.
+    missed: HashSet<String>,
+    /// Why the last fetch says nothing about a key.
     fault: String,
 }
 
 /// The last fetch.
-#[derive(Clone)]
 struct Asked {
+    /// Names that were asked for since it began, at most [`MAX_KEYS`].
+    wanted: HashSet<String>,
+    asking: Asking,
+}
+
+#[derive(Clone)]
+struct Asking {
     /// When it began, by the steady clock.
     at: Duration,
     /// It is closed when the fetch has ended.
@@ -146,13 +157,12 @@ impl Keys {
         // A redirect would let somebody else say which keys there are.
         let client = Client::builder().redirect(Policy::none()).build()?;
         let limit = RwLock::new(Duration::from_secs(5));
-        let known = Known { keys: HashMap::new(), fetched: None, fault: String::new() };
         Ok(Self(Arc::new(Inner {
             client,
             address,
             clock,
             limit,
-            known: RwLock::new(known),
+            known: RwLock::default(),
             asked: Mutex::default(),
         })))
     }
@@ -165,34 +175,42 @@ impl Keys {
         if let (Some(key), true) = self.0.look(kid) {
             return Ok(key);
         }
-        let Asked { mut over, late, .. } = self.refresh(kid);
+        let Asking { mut over, late, at } = self.refresh(kid);
         // Nothing is ever sent, so both fail when the fetch has ended.
-        if self.0.read(kid).is_ok() {
+        if self.0.read(kid, at).is_ok() {
             let _ = timeout_at(late, over.changed()).await;
         } else {
             let _ = over.changed().await;
         }
-        self.0.read(kid)
+        self.0.read(kid, at)
     }
 
     /// Begins to fetch the keys, once for all who ask meanwhile, unless the last fetch was a moment ago. Returns the last fetch.
-    fn refresh(&self, kid: &str) -> Asked {
+    fn refresh(&self, kid: &str) -> Asking {
         let mut last = self.0.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let now = self.0.clock.steady();
         // Another caller may have fetched them meanwhile.
         let is_needed = !matches!(self.0.look(kid), (Some(_), true));
-        match &*last {
-            Some(asked) if !is_needed || now - asked.at < PAUSE => asked.clone(),
+        match &mut *last {
+            Some(Asked { wanted, asking }) if !is_needed || now - asking.at < PAUSE => {
+                if wanted.len() < MAX_KEYS {
+                    wanted.insert(kid.to_owned());
+                }
+                asking.clone()
+            }
             _ => {
+                let mut missed = last.take().map(|asked| asked.wanted).unwrap_or_default();
+                missed.insert(kid.to_owned());
                 let (end, over) = watch::channel(());
                 let limit = *self.0.limit.read().unwrap_or_else(PoisonError::into_inner);
                 let inner = Arc::clone(&self.0);
                 // It goes on if its caller goes away, because others wait for the keys, too.
                 tokio::spawn(async move {
-                    inner.take(inner.fetch(limit).await);
+                    inner.take(inner.fetch(limit).await, missed);
                     drop(end);
                 });
-                last.insert(Asked { at: now, over, late: Instant::now() + limit / 5 }).clone()
+                let asking = Asking { at: now, over, late: Instant::now() + limit / 5 };
+                last.insert(Asked { wanted: HashSet::new(), asking }).asking.clone()
             }
         }
     }
@@ -212,22 +230,39 @@ impl Inner {
         (known.keys.get(kid).cloned(), is_fresh)
     }
 
-    /// The key of this name, if it is known and may be used.
-    fn read(&self, kid: &str) -> Result<Key, Refusal> {
+    /// The key of this name, if it is known and may be used. `asked` is when the last fetch began.
+    fn read(&self, kid: &str, asked: Duration) -> Result<Key, Refusal> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        if known.fetched.is_none_or(|at| self.clock.steady() - at >= OLDEST) {
-            return Err(Refusal::because(Code::KeysAway, known.fault.clone()));
+        let now = self.clock.steady();
+        if known.fetched.is_some_and(|at| now - at < OLDEST) {
+            if let Some(key) = known.keys.get(kid) {
+                return Ok(key.clone());
+            }
+            if known.missed.contains(kid) {
+                return Err(Code::UnknownKey.into());
+            }
         }
-        known.keys.get(kid).cloned().ok_or_else(|| Code::UnknownKey.into())
+        let after = (asked + PAUSE).saturating_sub(now);
+        Err(Refusal::because(Code::KeysAway, known.fault.clone()).again_after(after))
     }
 
-    fn take(&self, fetched: Result<HashMap<String, Key>, Box<dyn Error + Send + Sync>>) {
+    /// Takes what was fetched, or the fault. `missed` are the names that were asked for before.
+    fn take(
+        &self,
+        fetched: Result<HashMap<String, Key>, Box<dyn Error + Send + Sync>>,
+        mut missed: HashSet<String>,
+    ) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         match fetched {
             Ok(keys) => {
-                *known = Known { keys, fetched: Some(self.clock.steady()), fault: String::new() };
+                missed.extend(known.keys.drain().map(|(kid, _)| kid));
+                let fault = "the keys were fetched a moment ago, without the key of this pass".to_owned();
+                *known = Known { keys, fetched: Some(self.clock.steady()), missed, fault };
             }
-            Err(fault) => known.fault = fault.to_string(),
+            Err(fault) => {
+                known.missed.clear();
+                known.fault = fault.to_string();
+            }
         }
     }
 

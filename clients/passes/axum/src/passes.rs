@@ -15,7 +15,7 @@ use crate::{
     verify::{LEEWAY_S, Pass, Unverified},
 };
 
-/// How much longer than a pass is accepted its name is kept, in seconds: the clock of the record may be ahead of this machine's.
+/// How much longer than a pass is accepted its name is kept, in seconds: the clocks of those that share the record may differ.
 const KEPT_S: u64 = 60;
 
 /// The time limit of the record: that of the keys.

@@ -1,6 +1,6 @@
 //! Why a pass is not accepted, and what a client is told about it.
 
-use std::{error::Error, fmt};
+use std::{error::Error, fmt, time::Duration};
 
 use http::{
     HeaderValue, Response, StatusCode,
@@ -26,7 +26,7 @@ pub enum Code {
     OtherService,
     /// It was accepted before.
     Spent,
-    /// Weir's keys are not known, and cannot be fetched now.
+    /// Whether Weir publishes its key is not known, and cannot be asked now.
     KeysAway,
     /// The record of spent passes does not answer, or is full.
     RecordAway,
@@ -60,11 +60,22 @@ impl Code {
 pub struct Refusal {
     code: Code,
     cause: Option<Box<dyn Error + Send + Sync>>,
+    after: Duration,
 }
 
 impl Refusal {
     pub(crate) fn because(code: Code, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { code, cause: Some(cause.into()) }
+        Self { cause: Some(cause.into()), ..code.into() }
+    }
+
+    pub(crate) fn again_after(self, after: Duration) -> Self {
+        Self { after, ..self }
+    }
+
+    /// After how many seconds the pass may be shown again, if the status is 503.
+    #[must_use]
+    pub fn retry_after_s(&self) -> u64 {
+        (self.after.as_secs() + u64::from(self.after.subsec_nanos() > 0)).max(1)
     }
 
     /// Why.
@@ -96,7 +107,7 @@ impl Refusal {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("10"));
+            headers.insert(RETRY_AFTER, HeaderValue::from(self.retry_after_s()));
         } else {
             // A request without a pass is told no error, as RFC 6750 says.
             let challenge = match self.code {
@@ -113,7 +124,7 @@ impl Refusal {
 
 impl From<Code> for Refusal {
     fn from(code: Code) -> Self {
-        Self { code, cause: None }
+        Self { code, cause: None, after: Duration::from_secs(10) }
     }
 }
 

@@ -16,7 +16,10 @@ use axum::{
     response::Response,
     routing::post,
 };
-use http::{Request, StatusCode, header::AUTHORIZATION};
+use http::{
+    Request, StatusCode,
+    header::{AUTHORIZATION, RETRY_AFTER},
+};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::{
@@ -70,6 +73,8 @@ struct Step {
     at: i64,
     pass: Option<String>,
     expect: Option<String>,
+    /// When to come again, in seconds.
+    retry_after: Option<u64>,
     fetches: Option<usize>,
 }
 
@@ -235,6 +240,10 @@ async fn every_scenario_of_the_vectors() {
                 now.store(vectors.epoch + step.at, Ordering::SeqCst);
                 let result = passes.accept(pass).await;
                 assert_eq!(Some(said(&result)), step.expect.as_deref(), "{name}: step {i}, at {} s", step.at);
+                if let Some(after) = step.retry_after {
+                    let reply = result.expect_err("a refusal").response::<String>();
+                    assert_eq!(reply.headers()[RETRY_AFTER], after.to_string(), "{name}: step {i}");
+                }
             }
         }
     }
@@ -275,6 +284,21 @@ async fn a_caller_who_goes_away_takes_the_keys_from_nobody() {
     let second = call();
     at.may.add_permits(1);
     assert_eq!(said(&second.await.expect("it runs")), "ok");
+    assert_eq!(at.fetches.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_fetch_that_began_before_a_key_was_asked_for_does_not_make_it_unknown() {
+    let (vectors, at, passes) = ready().await;
+    at.may.forget_permits(Semaphore::MAX_PERMITS);
+    let pass = |name| &vectors.cases.iter().find(|case| case.name == name).expect("a case").pass;
+    // They are polled in this order, so the first one begins the fetch, and the second one comes before the reply.
+    let (known, unknown, ()) = tokio::join!(
+        passes.accept(pass("a good pass")),
+        passes.accept(pass("a key that is not published")),
+        async { at.may.add_permits(1) }
+    );
+    assert_eq!((said(&known), said(&unknown)), ("ok", "keys_away"));
     assert_eq!(at.fetches.load(Ordering::SeqCst), 1);
 }
 
@@ -350,6 +374,36 @@ async fn a_record_that_does_not_answer_is_away() {
     assert_eq!(said(&passes.accept(&vectors.cases[0].pass).await), "record_away");
 }
 
+/// A record in Redis, as docs/app/clients.md says it, with a prefix: the tests of other languages use this Redis, too. `now_s` is the clock
+/// of the service.
+fn record(connection: &redis::aio::MultiplexedConnection, prefix: &'static str, now_s: u64) -> impl Spend {
+    let connection = connection.clone();
+    move |key: String, until_s: u64| {
+        let mut connection = connection.clone();
+        async move {
+            let mut mine = [0; 16];
+            aws_lc_rs::rand::fill(&mut mine).expect("the system has random numbers");
+            let mut set = redis::cmd("SET");
+            let life_s = until_s.saturating_sub(now_s);
+            set.arg(format!("{prefix}{key}")).arg(&mine).arg("NX").arg("GET").arg("EX").arg(life_s);
+            let found: Option<Vec<u8>> = set.query_async(&mut connection).await?;
+            Ok(found.is_none_or(|found| found == mine))
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_redis_whose_clock_is_ahead_does_not_forget_a_spent_pass() {
+    let Ok(address) = std::env::var("PASSES_REDIS") else { return };
+    let client = redis::Client::open(address).expect("an address");
+    let connection = client.get_multiplexed_async_connection().await.expect("a Redis");
+    let behind_s = Clock::Machine { since: Instant::now() }.now_s() - 3_600.0;
+    let now_s = Duration::from_secs_f64(behind_s).as_secs();
+    let spend = record(&connection, "rust-ahead:", now_s);
+    assert!(spend.spend("a".to_owned(), now_s + 365).await.expect("a Redis"));
+    assert!(!spend.spend("a".to_owned(), now_s + 365).await.expect("a Redis"));
+}
+
 /// `clients/passes/run` starts a Redis and names it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn services_that_share_a_redis_accept_a_pass_once() {
@@ -361,18 +415,8 @@ async fn services_that_share_a_redis_accept_a_pass_once() {
         let connection = client.get_multiplexed_async_connection().await.expect("a Redis");
         let (vectors, _at, passes) = ready().await;
         pass.clone_from(&vectors.cases[0].pass);
-        // As docs/app/clients.md says it, with a prefix of its own: the tests of other languages use this Redis, too.
-        services.push(Arc::new(passes.with_record(move |key: String, until_s: u64| {
-            let mut connection = connection.clone();
-            async move {
-                let mut mine = [0; 16];
-                aws_lc_rs::rand::fill(&mut mine).expect("the system has random numbers");
-                let mut set = redis::cmd("SET");
-                set.arg(format!("rust:{key}")).arg(&mine).arg("NX").arg("GET").arg("EXAT").arg(until_s);
-                let found: Option<Vec<u8>> = set.query_async(&mut connection).await?;
-                Ok(found.is_none_or(|found| found == mine))
-            }
-        })));
+        let now_s = vectors.cases[0].now.unsigned_abs();
+        services.push(Arc::new(passes.with_record(record(&connection, "rust:", now_s))));
     }
     assert_eq!(enter_at_once(&pass, &services).await, 1);
 }

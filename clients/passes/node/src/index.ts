@@ -9,7 +9,7 @@ export { Refusal, type Code } from "./refusal.js";
 export type { Spend } from "./spent.js";
 export type { Pass } from "./verify.js";
 
-/** How much longer than a pass is accepted its name is kept, in seconds: the clock of the record may be ahead of this machine's. */
+/** How much longer than a pass is accepted its name is kept, in seconds: the clocks of those that share the record may differ. */
 const KEPT_S = 60;
 
 /** Which passes. */

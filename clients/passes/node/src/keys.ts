@@ -2,7 +2,9 @@
 //
 // Invariants: they are fetched at most once in 10 s, however many passes name unknown keys. A key that is not published any more is used
 // for a minute at most, unless Weir does not answer: then for an hour, which is as long as any pass is valid. Whoever shows a pass of a
-// known key waits for a fetch during its first second only. A text of keys that is wrong in any way replaces nothing.
+// known key waits for a fetch during its first second only. A text of keys that is wrong in any way replaces nothing. A key is unknown only
+// if the last fetch succeeded without it, and began after its name was asked for or the key was withdrawn. Otherwise, a later fetch may bring
+// it.
 
 import { createPublicKey, type JsonWebKey, type KeyObject } from "node:crypto";
 import { Refusal } from "./refusal.js";
@@ -44,6 +46,11 @@ export class Keys {
   #asking: Promise<unknown> = Promise.resolve();
   /** The same, or the first fifth of its time limit. */
   #soon: Promise<unknown> = Promise.resolve();
+  /** Names that were asked for since the last fetch began, at most `MAX_KEYS`. */
+  #wanted = new Set<string>();
+  /** Names that the last fetch did not bring. */
+  #missed = new Set<string>();
+  /** Why the last fetch says nothing about a key. */
   #fault: unknown = null;
 
   constructor(address: string, machine: Machine) {
@@ -53,32 +60,39 @@ export class Keys {
   /** The key of this name. Throws `unknown_key` or `keys_away`. */
   async find(kid: string): Promise<Key> {
     if (!this.#known.has(kid) || this.#age() >= FRESH_MS) {
-      this.#refresh();
+      this.#refresh(kid);
       await (this.#known.has(kid) && this.#age() < OLDEST_MS ? this.#soon : this.#asking);
     }
-    if (this.#age() >= OLDEST_MS) throw new Refusal("keys_away", this.#fault);
-    const key = this.#known.get(kid);
-    if (!key) throw new Refusal("unknown_key");
-    return key;
+    if (this.#age() < OLDEST_MS) {
+      const key = this.#known.get(kid);
+      if (key) return key;
+      if (this.#missed.has(kid)) throw new Refusal("unknown_key");
+    }
+    throw new Refusal("keys_away", this.#fault, (this.#askedAt + PAUSE_MS - this.#machine.steadyMs()) / 1_000);
   }
 
   #age(): number {
     return this.#machine.steadyMs() - this.#fetchedAt;
   }
 
-  /** Begins to fetch the keys, once for all who ask meanwhile. */
-  #refresh(): void {
-    if (this.#machine.steadyMs() - this.#askedAt < PAUSE_MS) return;
+  /** Begins to fetch the keys, once for all who ask meanwhile, unless the last fetch was a moment ago. */
+  #refresh(kid: string): void {
+    if (this.#machine.steadyMs() - this.#askedAt < PAUSE_MS) {
+      if (this.#wanted.size < MAX_KEYS) this.#wanted.add(kid);
+      return;
+    }
     this.#askedAt = this.#machine.steadyMs();
+    const missed = this.#wanted.add(kid);
+    [this.#wanted, this.#missed] = [new Set(), new Set()];
     let timer: NodeJS.Timeout | undefined;
     const soon = new Promise((done) => (timer = setTimeout(done, this.#machine.fetchMs / 5)));
-    this.#asking = this.#fetch()
+    this.#asking = this.#fetch(missed)
       .catch((fault: unknown) => (this.#fault = fault))
       .finally(() => clearTimeout(timer));
     this.#soon = Promise.race([this.#asking, soon]);
   }
 
-  async #fetch(): Promise<void> {
+  async #fetch(missed: Set<string>): Promise<void> {
     const signal = AbortSignal.timeout(this.#machine.fetchMs);
     const reply = await fetch(this.#address, { signal, redirect: "error", headers: { accept: "application/jwk-set+json" } });
     if (!reply.ok) {
@@ -86,8 +100,9 @@ export class Keys {
       throw new Error(`Weir answers ${reply.status}`);
     }
     const keys = keysOf(await textOf(reply));
-    this.#known = keys;
-    this.#fetchedAt = this.#machine.steadyMs();
+    for (const kid of this.#known.keys()) missed.add(kid);
+    [this.#known, this.#missed, this.#fetchedAt] = [keys, missed, this.#machine.steadyMs()];
+    this.#fault = new Error("the keys were fetched a moment ago, without the key of this pass");
   }
 }
 

@@ -11,7 +11,7 @@
  * - `not_yet_valid`, `expired`: by this machine's clock.
  * - `other_service`: it is for another audience or zone.
  * - `spent`: it was accepted before.
- * - `keys_away`: Weir's keys are not known, and cannot be fetched now.
+ * - `keys_away`: whether Weir publishes its key is not known, and cannot be asked now.
  * - `record_away`: the record of spent passes does not answer, or is full.
  */
 export type Code =
@@ -44,18 +44,21 @@ export class Refusal extends Error {
   readonly code: Code;
   /** 401; or 503, if the fault is not the pass. */
   readonly status: 401 | 503;
+  /** After how many seconds the pass may be shown again, if the status is 503. */
+  readonly retryAfterS: number;
 
-  constructor(code: Code, cause?: unknown) {
+  constructor(code: Code, cause?: unknown, retryAfterS = 10) {
     super(TITLES[code], { cause });
     this.name = "Refusal";
     this.code = code;
     this.status = code === "keys_away" || code === "record_away" ? 503 : 401;
+    this.retryAfterS = Math.max(1, Math.ceil(retryAfterS));
   }
 
   /** The headers of the reply. */
   get headers(): Record<string, string> {
     const common = { "content-type": "application/problem+json", "cache-control": "no-store" };
-    if (this.status === 503) return { ...common, "retry-after": "10" };
+    if (this.status === 503) return { ...common, "retry-after": String(this.retryAfterS) };
     // A request without a pass is told no error, as RFC 6750 says.
     const error = this.code === "no_pass" ? "" : `, error="invalid_token", error_description="${this.message}"`;
     return { ...common, "www-authenticate": `Bearer realm="weir"${error}` };

@@ -2,7 +2,8 @@
 
 Invariants: they are fetched at most once in 10 s, however many passes name unknown keys. A key that is not published any more is used for
 a minute at most, unless Weir does not answer: then for an hour, which is as long as any pass is valid. Whoever shows a pass of a known key
-waits for a fetch during its first second only. A text of keys that is wrong in any way replaces nothing.
+waits for a fetch during its first second only. A text of keys that is wrong in any way replaces nothing. A key is unknown only if the last
+fetch succeeded without it, and began after its name was asked for or the key was withdrawn. Otherwise, a later fetch may bring it.
 """
 
 import asyncio
@@ -92,7 +93,11 @@ class Keys:
         self._known: dict[str, Key] = {}
         self._fetched_at: float | None = None
         self._asked_at = 0.0
+        # Why the last fetch says nothing about a key.
         self._fault: Exception | None = None
+        # Names that were asked for since the last fetch began, at most `MAX_KEYS`, and names that this fetch did not bring.
+        self._wanted: set[str] = set()
+        self._missed: set[str] = set()
         # The last fetch, and when it began, by this machine's clock. Its result is nothing.
         self._asking: Future[None] | None = None
         self._began_at = 0.0
@@ -119,12 +124,13 @@ class Keys:
         return self._known_key(kid)
 
     def _known_key(self, kid: str) -> Key:
-        if self._age() >= OLDEST_S:
-            raise Refusal("keys_away") from self._fault
-        key = self._known.get(kid)
-        if key is None:
-            raise Refusal("unknown_key")
-        return key
+        with self._lock:
+            if self._age() < OLDEST_S:
+                if (key := self._known.get(kid)) is not None:
+                    return key
+                if kid in self._missed:
+                    raise Refusal("unknown_key")
+            raise Refusal("keys_away", self._asked_at + PAUSE_S - self._steady_s()) from self._fault
 
     def _is_ready(self, kid: str) -> bool:
         """Whether the key is known and fresh, so that nothing needs to be fetched."""
@@ -147,13 +153,16 @@ class Keys:
                 self._fault = TimeoutError("the keys do not come in time")
                 self._asking = Future()
                 self._asking.set_running_or_notify_cancel()
+                missed, self._wanted, self._missed = self._wanted | {kid}, set(), set()
                 # A thread of its own: one that waits would end with its caller. It does not keep the process from ending.
-                threading.Thread(target=self._fetch_for, args=[self._asking], name="weir-pass", daemon=True).start()
+                threading.Thread(target=self._fetch_for, args=[self._asking, missed], name="weir-pass", daemon=True).start()
+            elif len(self._wanted) < MAX_KEYS:
+                self._wanted.add(kid)
             will_do = kid in self._known and self._age() < OLDEST_S
             limit_s = self._fetch_s / 5 if will_do else self._fetch_s
             return self._asking, max(0.0, self._began_at + limit_s - time.monotonic())
 
-    def _fetch_for(self, asking: Future[None]) -> None:
+    def _fetch_for(self, asking: Future[None], missed: set[str]) -> None:
         keys, fault = None, None
         try:
             keys = _keys_of(_fetch(self._address, self._fetch_s))
@@ -163,7 +172,9 @@ class Keys:
             # A fetch that was given up may end after the next one.
             if asking is self._asking:
                 if keys is not None:
+                    self._missed = missed | self._known.keys()
                     self._known, self._fetched_at = keys, self._steady_s()
+                    self._fault = LookupError("the keys were fetched a moment ago, without the key of this pass")
                 else:
                     self._fault = fault
         asking.set_result(None)

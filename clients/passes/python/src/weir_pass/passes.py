@@ -17,7 +17,7 @@ from .keys import Key, Keys
 from .refusal import Refusal
 from .verify import LEEWAY_S, Pass, Unverified
 
-# How much longer than a pass is accepted its name is kept, in seconds: the clock of the record may be ahead of this machine's.
+# How much longer than a pass is accepted its name is kept, in seconds: the clocks of those that share the record may differ.
 KEPT_S = 60
 # The time limit of the record in asyncio, in seconds: that of the keys.
 SPEND_S = 5.0

@@ -4,6 +4,7 @@ Invariant: a refusal tells callers nothing about keys, clocks or stores beyond i
 """
 
 import json
+import math
 
 TITLES = {
     "no_pass": "A pass is needed",
@@ -22,13 +23,14 @@ TITLES = {
 class Refusal(Exception):
     """A pass is not accepted. `code` is a key of `TITLES`.
 
-    `keys_away`: Weir's keys are not known, and cannot be fetched now. `record_away`: the record of spent passes does not answer, or is
-    full. The others are faults of the pass.
+    `keys_away`: whether Weir publishes its key is not known, and cannot be asked now. `record_away`: the record of spent passes does not
+    answer, or is full. For both, the pass may be shown again after `retry_after_s` seconds. The others are faults of the pass.
     """
 
-    def __init__(self, code: str) -> None:
+    def __init__(self, code: str, retry_after_s: float = 10) -> None:
         super().__init__(TITLES[code])
         self.code = code
+        self.retry_after_s = max(1, math.ceil(retry_after_s))
 
     @property
     def status(self) -> int:
@@ -40,7 +42,7 @@ class Refusal(Exception):
         """The headers of the reply."""
         common = [("Content-Type", "application/problem+json"), ("Cache-Control", "no-store")]
         if self.status == 503:
-            return [*common, ("Retry-After", "10")]
+            return [*common, ("Retry-After", str(self.retry_after_s))]
         # A request without a pass is told no error, as RFC 6750 says.
         error = "" if self.code == "no_pass" else f', error="invalid_token", error_description="{self}"'
         return [*common, ("WWW-Authenticate", f'Bearer realm="weir"{error}')]

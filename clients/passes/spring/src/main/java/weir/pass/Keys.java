@@ -9,8 +9,10 @@ import java.net.http.HttpResponse;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.Flow;
@@ -23,7 +25,8 @@ import java.util.function.LongSupplier;
  *
  * <p>Invariants: they are fetched at most once in 10 s, however many passes name unknown keys. A key that is not published any more is used
  * for a minute at most, unless Weir does not answer: then for an hour, which is as long as any pass is valid. Whoever shows a pass of a known
- * key waits for a fetch during its first second only. A text of keys that is wrong in any way replaces nothing.
+ * key waits for a fetch during its first second only. A text of keys that is wrong in any way replaces nothing. A key is unknown only if the
+ * last fetch succeeded without it, and began after its name was asked for or the key was withdrawn. Otherwise, a later fetch may bring it.
  */
 final class Keys {
     /** After this time the keys are fetched again, because one may have been withdrawn. */
@@ -35,17 +38,18 @@ final class Keys {
     private static final int MAX_BYTES = 65_536;
     private static final int MAX_KEYS = 32;
 
-    /** What was fetched last, and when by the steady clock. */
-    private record Known(Map<String, Key> keys, long fetchedNanos) {}
+    /** What was fetched last, when by the steady clock, and which names the last fetch did not bring. */
+    private record Known(Map<String, Key> keys, long fetchedNanos, Set<String> missed) {}
 
     /**
      * A fetch.
      *
+     * @param atNanos when it began, by the steady clock
      * @param over is complete when it has ended
      * @param soon is complete then, too, and when a fifth of the time limit has passed: then Weir is taken to be away wherever a known key
      *     will do
      */
-    private record Asking(CompletableFuture<Void> over, CompletableFuture<Void> soon) {}
+    private record Asking(long atNanos, CompletableFuture<Void> over, CompletableFuture<Void> soon) {}
 
     private final HttpRequest request;
     /** A clock that never jumps. */
@@ -58,12 +62,14 @@ final class Keys {
 
     /** Null: never fetched. */
     private volatile Known known;
+    /** Why the last fetch says nothing about a key. */
     private volatile Exception fault;
     /** Held for a moment, for the two below. */
     private final ReentrantLock lock = new ReentrantLock();
     /** The last fetch. Null: there was none. */
     private Asking asking;
-    private long askedNanos;
+    /** Names that were asked for since it began, at most {@link #MAX_KEYS}. */
+    private Set<String> wanted = new HashSet<>();
 
     Keys(URI address, LongSupplier steadyNanos) {
         this.request = HttpRequest.newBuilder(address).header("Accept", "application/jwk-set+json").build();
@@ -73,24 +79,27 @@ final class Keys {
     /**
      * The key of this name. It may block for as long as a fetch takes, or for a fifth of its limit if the key is known.
      *
-     * @throws Refusal if it is unknown, or no keys are known
+     * @throws Refusal if it is unknown, or if that cannot be asked now
      */
     Key find(String kid) {
         Known now = known;
-        if (!isReady(now, kid)) {
-            Asking asked = refresh(kid);
-            // An interrupt of this caller does not end it, because others wait for the keys, too.
-            (age(now) < OLDEST_NANOS && now.keys().containsKey(kid) ? asked.soon() : asked.over()).join();
-            now = known;
+        if (isReady(now, kid)) {
+            return now.keys().get(kid);
         }
-        if (age(now) >= OLDEST_NANOS) {
-            throw new Refusal(Refusal.Code.KEYS_AWAY, fault);
+        Asking asked = refresh(kid);
+        // An interrupt of this caller does not end it, because others wait for the keys, too.
+        (age(now) < OLDEST_NANOS && now.keys().containsKey(kid) ? asked.soon() : asked.over()).join();
+        now = known;
+        if (age(now) < OLDEST_NANOS) {
+            Key key = now.keys().get(kid);
+            if (key != null) {
+                return key;
+            }
+            if (now.missed().contains(kid)) {
+                throw new Refusal(Refusal.Code.UNKNOWN_KEY);
+            }
         }
-        Key key = now.keys().get(kid);
-        if (key == null) {
-            throw new Refusal(Refusal.Code.UNKNOWN_KEY);
-        }
-        return key;
+        throw new Refusal(Refusal.Code.KEYS_AWAY, fault, Duration.ofNanos(asked.atNanos() + PAUSE_NANOS - steadyNanos.getAsLong()));
     }
 
     private boolean isReady(Known now, String kid) {
@@ -107,9 +116,12 @@ final class Keys {
         try {
             long nowNanos = steadyNanos.getAsLong();
             // Another caller may have fetched them meanwhile.
-            if (asking == null || (!isReady(known, kid) && nowNanos - askedNanos >= PAUSE_NANOS)) {
-                askedNanos = nowNanos;
-                asking = fetch();
+            if (asking == null || (!isReady(known, kid) && nowNanos - asking.atNanos() >= PAUSE_NANOS)) {
+                wanted.add(kid);
+                asking = fetch(nowNanos, wanted);
+                wanted = new HashSet<>();
+            } else if (wanted.size() < MAX_KEYS) {
+                wanted.add(kid);
             }
             return asking;
         } finally {
@@ -117,18 +129,20 @@ final class Keys {
         }
     }
 
-    private Asking fetch() {
+    /** @param missed names that were asked for before */
+    private Asking fetch(long nowNanos, Set<String> missed) {
         long ms = limit.toMillis();
         CompletableFuture<HttpResponse<byte[]>> call = client.sendAsync(request, head -> new Limited());
         CompletableFuture<Void> over = call.copy().orTimeout(ms, TimeUnit.MILLISECONDS).handle((reply, failure) -> {
             call.cancel(true);
-            take(reply, failure);
+            take(reply, failure, missed);
             return null;
         });
-        return new Asking(over, over.copy().completeOnTimeout(null, ms / 5, TimeUnit.MILLISECONDS));
+        return new Asking(nowNanos, over, over.copy().completeOnTimeout(null, ms / 5, TimeUnit.MILLISECONDS));
     }
 
-    private void take(HttpResponse<byte[]> reply, Throwable failure) {
+    private void take(HttpResponse<byte[]> reply, Throwable failure, Set<String> missed) {
+        Known before = known;
         try {
             if (failure != null) {
                 throw new IOException("the keys cannot be fetched from " + request.uri(), failure);
@@ -136,9 +150,15 @@ final class Keys {
             if (reply.statusCode() != 200) {
                 throw new IOException("Weir answers " + reply.statusCode() + " at " + request.uri());
             }
-            known = new Known(keysOf(reply.body()), steadyNanos.getAsLong());
+            Map<String, Key> keys = keysOf(reply.body());
+            if (before != null) {
+                missed.addAll(before.keys().keySet());
+            }
+            known = new Known(keys, steadyNanos.getAsLong(), missed);
+            fault = new IOException("the keys were fetched a moment ago, without the key of this pass");
         } catch (IOException | RuntimeException wrong) {
             fault = wrong;
+            known = before == null ? null : new Known(before.keys(), before.fetchedNanos(), Set.of());
         }
     }
 

@@ -20,7 +20,7 @@ import java.util.regex.Pattern;
 public final class Passes {
     /** The largest difference between Weir's clock and this machine's. */
     private static final Duration LEEWAY = Duration.ofSeconds(5);
-    /** How much longer than a pass is accepted its name is kept: the clock of the record may be ahead of this machine's. */
+    /** How much longer than a pass is accepted its name is kept: the clocks of those that share the record may differ. */
     private static final Duration KEPT = Duration.ofSeconds(60);
     /** The longest pass, in characters. Weir's have less than 1,500. */
     private static final int MAX_PASS = 8_192;

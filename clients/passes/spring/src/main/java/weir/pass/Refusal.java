@@ -3,6 +3,7 @@ package weir.pass;
 import jakarta.servlet.http.HttpServletResponse;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.util.Locale;
 
 /** A pass is not accepted. {@link #answer} tells callers the code, and nothing of the cause. */
@@ -27,7 +28,7 @@ public final class Refusal extends RuntimeException {
         OTHER_SERVICE("The pass is for another service"),
         /** It was accepted before. */
         SPENT("The pass was used already"),
-        /** Weir's keys are not known, and cannot be fetched now. */
+        /** Whether Weir publishes its key is not known, and cannot be asked now. */
         KEYS_AWAY("Passes cannot be checked now"),
         /** The record of spent passes does not answer, or is full. */
         RECORD_AWAY("Passes cannot be accepted now");
@@ -45,14 +46,20 @@ public final class Refusal extends RuntimeException {
     }
 
     private final Code code;
+    private final Duration after;
 
     Refusal(Code code) {
         this(code, null);
     }
 
     Refusal(Code code, Throwable cause) {
+        this(code, cause, Duration.ofSeconds(10));
+    }
+
+    Refusal(Code code, Throwable cause, Duration after) {
         super(code.title, cause);
         this.code = code;
+        this.after = after;
     }
 
     /** Why. The cause of this exception, if it has one, is for the log. */
@@ -65,6 +72,11 @@ public final class Refusal extends RuntimeException {
         return code == Code.KEYS_AWAY || code == Code.RECORD_AWAY ? 503 : 401;
     }
 
+    /** After how many seconds the pass may be shown again, if the status is 503. */
+    public long retryAfterSeconds() {
+        return Math.max(1, after.plusSeconds(1).minusNanos(1).toSeconds());
+    }
+
     /**
      * Answers with a problem document (RFC 9457).
      *
@@ -75,7 +87,7 @@ public final class Refusal extends RuntimeException {
         response.setContentType("application/problem+json");
         response.setHeader("Cache-Control", "no-store");
         if (status() == 503) {
-            response.setHeader("Retry-After", "10");
+            response.setHeader("Retry-After", String.valueOf(retryAfterSeconds()));
         } else if (code == Code.NO_PASS) {
             // A request without a pass is told no error, as RFC 6750 says.
             response.setHeader("WWW-Authenticate", "Bearer realm=\"weir\"");
