@@ -91,7 +91,11 @@ pub(crate) fn a_pass_is_accepted_once_and_nothing_else_is() {
     let stranger = pass_of(&elsewhere, "Z");
     Sample::before(&weir, "weir").refuses(&stranger, "unknown key");
     let early = sample.enter(&stranger);
-    assert_eq!((early.status, early.header("retry-after")), (503, Some("10")), "Weir was asked a moment ago: {early:?}");
+    assert_eq!(
+        (early.status, early.header("retry-after")),
+        (503, Some("10")),
+        "Weir was asked a moment ago: {early:?}"
+    );
 
     // Passes signed with the real key.
     let now = insecure_decode::<Value>(&pass).expect("a JWT").claims["iat"].as_u64().expect("a date");
