@@ -473,14 +473,24 @@ impl Auditor {
     pub(crate) fn wipe(&mut self, now: u64) {
         self.wiped.push(now);
         // An operator's last change is lost with it if no server runs that has read of it.
-        let since = self.policies.last().map_or(0, |&(since, ..)| since);
-        let has_read = |life: &Life| {
-            let read = self.read_register.get(&life.server).copied().unwrap_or(0);
-            life.until == u64::MAX && read >= since.max(life.from)
-        };
-        if !self.lives.iter().any(has_read) {
+        if !self.lives.iter().any(|life| life.until == u64::MAX && self.has_read_of_change(life)) {
             self.keep_policy_before();
         }
+    }
+
+    /// When an operator's last change was sent.
+    fn last_change_ms(&self) -> u64 {
+        self.policies.last().map_or(0, |&(since, ..)| since)
+    }
+
+    /// When a server read the register last.
+    fn read_register_ms(&self, server: usize) -> u64 {
+        self.read_register.get(&server).copied().unwrap_or(0)
+    }
+
+    /// Whether a process has read the register since an operator's last change.
+    fn has_read_of_change(&self, life: &Life) -> bool {
+        self.read_register_ms(life.server) >= self.last_change_ms().max(life.from)
     }
 
     /// An operator changes how long passes are valid.
@@ -516,14 +526,13 @@ impl Auditor {
         }
         // If nobody else was told of an operator's last change, it may be lost with the primary: also if both were divided from the others
         // since then, or the server reached nobody, or if the store was emptied and nobody who had read of the change has written it back.
-        let since = self.policies.last().map_or(0, |&(since, ..)| since);
+        let since = self.last_change_ms();
         let is_apart = self.divided.iter().any(|&(from, until)| from <= since + 1_000 && until >= now);
         let sides = &self.server_sides;
         let hears = |life: &Life| !is_apart || sides[life.server] == sides[server];
         let runs = |life: &Life| life.until == u64::MAX && life.from + 1_000 < now && hears(life);
-        let read_at = |server: usize| self.read_register.get(&server).copied().unwrap_or(0);
-        let has_read = |life: &Life| runs(life) && read_at(life.server) >= since.max(life.from);
-        let is_lost = || self.wiped.iter().any(|&wiped| wiped >= since.max(read_at(server)));
+        let has_read = |life: &Life| runs(life) && self.has_read_of_change(life);
+        let is_lost = || self.wiped.iter().any(|&wiped| wiped >= since.max(self.read_register_ms(server)));
         let nobody = |knows: &dyn Fn(&Life) -> bool| !self.lives.iter().any(knows);
         let reached_nobody = self
             .silent

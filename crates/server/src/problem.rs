@@ -130,20 +130,6 @@ impl From<Refusal> for Problem {
     }
 }
 
-impl Problem {
-    /// The refusal of a call that leaves. A store that did not answer may have heard of it.
-    #[must_use]
-    pub fn of_leaving(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::StoreAway { retry_after_s } => {
-                Self::new(STORE_AWAY, "it is not known whether the place or visit has ended: leave again")
-                    .retry_after(retry_after_s)
-            }
-            refusal => refusal.into(),
-        }
-    }
-}
-
 impl From<DefineError> for Problem {
     fn from(error: DefineError) -> Self {
         match error {
@@ -186,6 +172,18 @@ impl IntoResponse for Problem {
 }
 
 impl Problem {
+    /// The refusal of a call that leaves. A store that did not answer may have heard of it.
+    #[must_use]
+    pub fn of_leaving(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::StoreAway { retry_after_s } => {
+                Self::new(STORE_AWAY, "it is not known whether the place or visit has ended: leave again")
+                    .retry_after(retry_after_s)
+            }
+            refusal => refusal.into(),
+        }
+    }
+
     /// An error of this kind; `detail` says what exactly is wrong.
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { detail: detail.into(), ..Self::from(code) }

@@ -171,7 +171,7 @@ impl Auditor {
                 .any(|life| life.server == server && life.from + 1_000 < wiped && life.until > wiped)
         };
         let comes_later = |server: &usize| {
-            let read = self.read_register.get(server).copied().unwrap_or(0);
+            let read = self.read_register_ms(*server);
             self.wiped.iter().any(|&wiped| read <= wiped && wiped <= now && remembers(*server, wiped))
         };
         if (0..self.server_sides.len()).any(|server| comes_later(&server)) {

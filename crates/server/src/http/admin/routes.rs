@@ -20,7 +20,7 @@ use super::{
     body::object,
     precondition::Wanted,
     query::{DryRun, NoQuery, Operator},
-    state::{AdminState, to_the_end},
+    state::{AdminState, outcome, to_the_end},
 };
 use crate::{
     fields::{missing, rest, wrong},
@@ -385,7 +385,8 @@ impl AdminState {
                     return Err(Problem::new(NO_CELL, what));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "it is not known whether an operator's change of the routes was made; if not, the routes are as before");
+                    let outcome = outcome(&error);
+                    tracing::warn!(%error, "an operator's change of the routes {outcome}");
                     return Err(error.into());
                 }
             }

@@ -117,3 +117,11 @@ where
     let made = tokio::spawn(change).await;
     made.unwrap_or_else(|_| Err(DefineError::Away("the change broke off".to_owned()).into()))
 }
+
+/// What the log says of a change that failed.
+pub(super) fn outcome(error: &DefineError) -> &'static str {
+    match error {
+        DefineError::Away(_) => "may have been made; no audit log has it",
+        _ => "was not made",
+    }
+}

@@ -21,7 +21,7 @@ use super::{
         ChangeShape, DefinitionPatch, EtaChange, Leaver, NewDefinition, NewZone, Now, PastChange,
         PastChanges, PastMinutesShape, StatsShape, ZoneShape, Zones,
     },
-    state::{AdminState, to_the_end},
+    state::{AdminState, outcome, to_the_end},
 };
 use crate::{
     clock::unix_ms,
@@ -434,6 +434,7 @@ impl AdminState {
         now.routes.all().iter().enumerate().filter(|(_, route)| leads(route)).map(warning).collect()
     }
 
+    /// The reply to a change. `before` is the zone's state before it.
     fn change_reply(
         &self,
         zone: &ZoneId,
@@ -472,10 +473,9 @@ impl AdminState {
             }
             _ => None,
         };
-        if let DefineError::Away(_) = error {
-            tracing::warn!(%zone, %error, "it is not known whether an operator's change was made; no audit log has it");
-        } else if let DefineError::Disk(_) = error {
-            tracing::warn!(%zone, %error, "an operator's change was not made");
+        if let DefineError::Away(_) | DefineError::Disk(_) = error {
+            let outcome = outcome(&error);
+            tracing::warn!(%zone, %error, "an operator's change {outcome}");
         }
         let problem = Problem::from(error);
         match now {

@@ -173,10 +173,21 @@ class PassesTest {
         assertEquals(1, at.fetches.get(), "the keys are fetched once");
     }
 
-    /** As docs/app/clients.md says it. */
-    private static LettuceConnectionFactory connections(String host, int port) {
-        return new LettuceConnectionFactory(new RedisStandaloneConfiguration(host, port),
+    /** Calls {@code act} with a connection to this Redis, as docs/app/clients.md says it. */
+    private static void withRedis(String host, int port, ThrowingConsumer<StringRedisTemplate> act) throws Exception {
+        LettuceConnectionFactory connections = new LettuceConnectionFactory(new RedisStandaloneConfiguration(host, port),
                 LettuceClientConfiguration.builder().commandTimeout(Duration.ofSeconds(2)).build());
+        connections.afterPropertiesSet();
+        connections.start();
+        try {
+            act.accept(new StringRedisTemplate(connections));
+        } finally {
+            connections.destroy();
+        }
+    }
+
+    private interface ThrowingConsumer<T> {
+        void accept(T value) throws Exception;
     }
 
     /**
@@ -198,15 +209,10 @@ class PassesTest {
     void aPassIsNotTakenForASpentOneWhereAReplyOfRedisIsLost() throws Exception {
         URI redis = URI.create(System.getenv("PASSES_REDIS"));
         try (LosingProxy proxy = new LosingProxy(redis.getHost(), redis.getPort())) {
-            LettuceConnectionFactory connections = connections("127.0.0.1", proxy.port());
-            connections.afterPropertiesSet();
-            connections.start();
-            try {
-                Passes passes = passes(publish("all"), record(new StringRedisTemplate(connections), "java-lost:", Instant::now));
+            withRedis("127.0.0.1", proxy.port(), template -> {
+                Passes passes = passes(publish("all"), record(template, "java-lost:", Instant::now));
                 assertEquals(List.of("ok", "spent"), List.of(said(passes, GOOD), said(passes, GOOD)));
-            } finally {
-                connections.destroy();
-            }
+            });
             assertTrue(proxy.hasLost());
         }
     }
@@ -215,35 +221,24 @@ class PassesTest {
     @EnabledIfEnvironmentVariable(named = "PASSES_REDIS", matches = ".+", disabledReason = "PASSES_REDIS names no Redis")
     void servicesThatShareARedisAcceptAPassOnce() throws Exception {
         URI redis = URI.create(System.getenv("PASSES_REDIS"));
-        LettuceConnectionFactory connections = connections(redis.getHost(), redis.getPort());
-        connections.afterPropertiesSet();
-        connections.start();
-        try {
-            StringRedisTemplate template = new StringRedisTemplate(connections);
+        withRedis(redis.getHost(), redis.getPort(), template -> {
             Spend spend = record(template, "java:", () -> Instant.ofEpochSecond(now.get()));
             assertEquals(1, enterAtOnce(passes(publish("all"), spend), passes(publish("all"), spend)));
             long life = template.getExpire("java:weir:spent:TEST_ZONE/0000002a/1");
             assertTrue(life > 300 && life <= 1_900_000_365 - now.get(), "it is kept for " + life + " s");
-        } finally {
-            connections.destroy();
-        }
+        });
     }
 
     @Test
     @EnabledIfEnvironmentVariable(named = "PASSES_REDIS", matches = ".+", disabledReason = "PASSES_REDIS names no Redis")
     void aRedisWhoseClockIsAheadDoesNotForgetASpentPass() throws Exception {
         URI redis = URI.create(System.getenv("PASSES_REDIS"));
-        LettuceConnectionFactory connections = connections(redis.getHost(), redis.getPort());
-        connections.afterPropertiesSet();
-        connections.start();
-        try {
+        withRedis(redis.getHost(), redis.getPort(), template -> {
             Instant behind = Instant.now().minusSeconds(3_600);
-            Spend spend = record(new StringRedisTemplate(connections), "java-ahead:", () -> behind);
+            Spend spend = record(template, "java-ahead:", () -> behind);
             assertEquals(true, spend.spend("a", behind.plusSeconds(365)));
             assertEquals(false, spend.spend("a", behind.plusSeconds(365)));
-        } finally {
-            connections.destroy();
-        }
+        });
     }
 
     @Test
