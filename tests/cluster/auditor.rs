@@ -319,8 +319,11 @@ const HEARD_MS: u64 = 5_000;
 /// People enter so long after an event by lot begins, in seconds.
 const DRAW_S: i64 = 30;
 
+/// How many numbers one epoch has to itself.
+const SEGMENT: u64 = 65_536;
+
 /// Two lines whose numbers are nearer than this may have a segment in common.
-const CROWDED: u64 = 3 * 65_536;
+const CROWDED: u64 = 3 * SEGMENT;
 
 /// When the zone opens by a clock that is right; 0 if it does not open later.
 fn opens_ms(plan: &Plan) -> i64 {
@@ -742,6 +745,8 @@ impl Auditor {
                         if asked <= last + idle_ms
                             && !self.nobody_knows(first, now)
                             && !self.is_crowded(ticket)
+                            && !self.is_displaced(ticket, first, now)
+                            && !self.is_of_lost_deal(first, now)
                             && !self.ended_untold(ticket, now) =>
                     {
                         let how = format!(

@@ -4,7 +4,7 @@
 
 use gate::PassClaims;
 
-use super::{Auditor, CROWDED, Decision, HEARD_MS, Life, Promise, SILENCE, Seen, Ticket};
+use super::{Auditor, CROWDED, Decision, HEARD_MS, Life, Promise, SEGMENT, SILENCE, Seen, Ticket};
 
 impl Auditor {
     /// The decision that a pass tells of.
@@ -100,13 +100,9 @@ impl Auditor {
         }
     }
 
-    /// When a server could reach the store from `at` on, if it runs then. This counts only if servers have to tell of the ticket:
-    /// in an operator's zone, the ticket itself proves the place.
+    /// When a server could reach the store from `at` on, if it runs then.
     fn reaches_at(&self, server: usize, at: u64) -> u64 {
         let mut from = at;
-        if !self.from_file {
-            return from;
-        }
         for &(cut, until, of) in &self.silent {
             if of == server && cut <= from + 1_000 && until > from {
                 from = until;
@@ -115,15 +111,47 @@ impl Auditor {
         from
     }
 
-    /// Whether the store was emptied while no server ran that had seen a ticket of `since`. A server that was silent from then on
-    /// has not seen it; and one that is silent after the loss, until it ends or for too long, does not tell of it.
+    /// Whether the store was emptied while no server ran that had seen a ticket of `since`. In a zone of a file servers have to tell of the
+    /// ticket; in an operator's zone, the ticket itself proves the place, so that silence does not count.
     pub(super) fn nobody_knows(&self, since: u64, now: u64) -> bool {
-        let tells = |life: &Life, at: u64| {
-            let (seen, from) = (self.reaches_at(life.server, since), self.reaches_at(life.server, at));
+        if self.from_file { self.nobody_tells(since, now) } else { self.emptied(since, now, |_, at| at) }
+    }
+
+    /// Whether the store was emptied while no server ran that had seen a ticket of `since`, or each that had came too late to tell of it.
+    fn nobody_tells(&self, since: u64, now: u64) -> bool {
+        self.emptied(since, now, |server, at| self.reaches_at(server, at))
+    }
+
+    /// Whether the store was emptied from `since` to `now`, and no server could tell of `since`.
+    fn emptied(&self, since: u64, now: u64, reaches: impl Fn(usize, u64) -> u64) -> bool {
+        self.wiped.iter().any(|&at| (since..=now).contains(&at) && self.is_forgotten(since, at, &reaches))
+    }
+
+    /// Whether no server could tell of `since` when the store lost that at `at`. A server that reaches the store only later has not seen
+    /// it; nor does one tell of it that reaches it after the loss when it ends, or too late.
+    fn is_forgotten(&self, since: u64, at: u64, reaches: &impl Fn(usize, u64) -> u64) -> bool {
+        let tells = |life: &Life| {
+            let (seen, from) = (reaches(life.server, since), reaches(life.server, at));
             life.from < since && seen < at && life.until > from + 5_000 && from < at + self.idle_ms
         };
-        let emptied = |at: u64| !self.lives.iter().any(|life| tells(life, at));
-        self.wiped.iter().any(|&at| (since..=now).contains(&at) && emptied(at))
+        !self.lives.iter().any(tells)
+    }
+
+    /// Whether a ticket of `since` is of an epoch of which no server told after a loss, and somebody of another epoch has a ticket of the
+    /// same segment: that epoch has the segment then.
+    pub(super) fn is_displaced(&self, ticket: Option<Ticket>, since: u64, now: u64) -> bool {
+        let Some((epoch, seq)) = ticket else { return false };
+        let of_segment = |(of, number): Ticket| of != epoch && number / SEGMENT == seq / SEGMENT;
+        self.nobody_tells(since, now) && self.users.iter().filter_map(|seen| seen.ticket).any(of_segment)
+    }
+
+    /// Whether a ticket of `since` was taken after a deal that the store lost with all servers that knew of it.
+    pub(super) fn is_of_lost_deal(&self, since: u64, now: u64) -> bool {
+        self.undealt.windows(2).any(|pair| {
+            let ((_, dealt), (lost, _)) = (pair[0], pair[1]);
+            let reaches = |server: usize, at: u64| self.reaches_at(server, at);
+            dealt <= since && since <= lost && lost <= now && self.is_forgotten(dealt, lost, &reaches)
+        })
     }
 
     /// Whether the holder entered by a call that no replica confirmed, so that nobody told so, and the pass has ended since.
