@@ -15,6 +15,7 @@ use crate::{
     app::{Answer, body},
     clock::eventually,
     passes::jti,
+    redis::Standalone,
     weir::{Setup, Weir, binary, zone},
 };
 
@@ -170,6 +171,55 @@ const ACTS: &[(&str, &str, Option<&str>, &str)] = &[
     ("PUT", "/admin/v1/drain", Some(r#"{"draining":true}"#), "drain"),
     ("DELETE", "/admin/v1/zones/{id}", None, "change"),
 ];
+
+/// What the store did not answer may have been done: the log says who wanted what, as if it had been.
+pub(crate) fn an_act_that_the_store_did_not_answer_is_in_it() {
+    let (token, lines) = new_token("ada", "admin");
+    let redis = Standalone::start();
+    let store = format!("store = {:?}\ntrusted_proxies = [\"127.0.0.1\"]\n", redis.url());
+    let setup = Setup::new(&format!("{store}{lines}\n{}", zone("OTHER", 1, "")));
+    let log = setup.dir().join("audit");
+    let weir = setup.arg("--audit-dir").arg(&log).start();
+    let bearer = format!("Bearer {token}");
+    let headers = [("Authorization", bearer.as_str()), ("If-Match", "*")];
+    // A zone of the file would admit nobody for a minute.
+    let new = r#"{"id":"Z","policy":{"admit_per_minute":600,"max_active":5}}"#;
+    assert_eq!(weir.admin_ask("POST", "/admin/v1/zones", &headers, Some(new)).status, 201);
+    let entry = eventually("somebody enters", || {
+        let reply = weir.post("/traffic/wait", &body("Z", None));
+        (reply.status == 200).then(|| Answer::of(&reply)).filter(|answer| answer.can_enter)
+    });
+    let leaver = format!(r#"{{"jti":"{}"}}"#, jti(entry.pass()));
+    redis.stop();
+    // A drain asks no store, and only what is there can be sold.
+    let acts = ACTS.iter().filter(|(method, path, ..)| {
+        !path.ends_with("/drain") && (*method, *path) != ("PATCH", "/admin/v1/zones/{id}/stock")
+    });
+    let mut wanted = Vec::new();
+    for &(method, path, body, event) in acts {
+        let body = body.map(|body| if body == "(jti)" { leaver.as_str() } else { body });
+        let zone = if body.is_some_and(|body| body.contains("NEW")) { "NEW" } else { "Z" };
+        let reply = weir.admin_ask(method, &path.replace("{id}", "Z"), &headers, body);
+        assert_eq!((reply.status, reply.problem().as_str()), (503, "store_away"), "{method} {path}");
+        let doubt = if event == "left" { "leave again" } else { "may be made nevertheless" };
+        assert!(reply.text().contains(doubt), "{method} {path}: {}", reply.text());
+        wanted.push((event, Some(zone).filter(|_| event != "routes")));
+    }
+    let lines = eventually("the orders are in the log", || {
+        Some(told(&log, "unanswered")).filter(|lines| lines.len() >= wanted.len())
+    });
+    let of =
+        |line: &Value| (line["order"].as_str().map(str::to_owned), line["zone"].as_str().map(str::to_owned));
+    let expected: Vec<_> =
+        wanted.iter().map(|(event, zone)| (Some((*event).to_owned()), zone.map(str::to_owned))).collect();
+    assert_eq!(lines.iter().map(of).collect::<Vec<_>>(), expected);
+    assert!(lines.iter().all(|line| line["name"] == "ada" && line["role"] == "admin"), "{lines:?}");
+    assert_eq!(lines[0]["wanted"], serde_json::from_str::<Value>(&leaver).expect("JSON"));
+    assert_eq!(lines.last().expect("some")["wanted"], Value::Null, "the zone was to be deleted");
+    redis.cont();
+    let _setup = weir.stop();
+    passes_verification(&log);
+}
 
 /// An endpoint whose act is tried with the draws, because the list of a draw must be frozen first.
 const DRAW: (&str, &str) = ("POST", "/admin/v1/zones/{id}/draws/{event}");

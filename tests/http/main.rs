@@ -179,6 +179,7 @@ fn together() -> Vec<Trial> {
         audit::every_pass_is_in_it_once,
         audit::a_killed_server_goes_on_with_it,
         audit::every_act_of_an_operator_is_in_it,
+        audit::an_act_that_the_store_did_not_answer_is_in_it,
         audit::a_log_that_cannot_be_opened_ends_the_start,
         draw::a_record_and_receipts_are_verified,
         draw::the_order_of_a_pre_queue_is_drawn,

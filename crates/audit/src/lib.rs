@@ -24,7 +24,7 @@ use events::{Bus, Kind, Kinds, Scope};
 pub use chain::Head;
 pub use changes::{CHANGES_MAX, Change, changes};
 pub use fault::LogFault;
-pub use recorder::Recorder;
+pub use recorder::{Order, Recorder};
 pub use verify::{Fault, Kind as FaultKind, Report, verify};
 
 use files::Log;

@@ -67,6 +67,8 @@ pub(super) enum Event<'a> {
     Stated(&'a StatedRecord),
     /// An operator took this server out of service, or put it back.
     Drain(&'a DrainRecord),
+    /// The store did not answer what an operator ordered: it may have been done.
+    Unanswered(&'a UnansweredRecord),
     /// Another policy is in force.
     Policy {
         /// The zone.
@@ -226,6 +228,23 @@ pub(super) struct DrainRecord {
     pub(super) role: String,
     /// The author's address; null if the order did not come over the network.
     pub(super) from: Option<IpAddr>,
+}
+
+/// An operator's order that the store did not answer. Secrets are not in it.
+#[derive(Debug, Serialize)]
+pub(super) struct UnansweredRecord {
+    /// The event that the line would be if the store had answered.
+    pub(super) order: &'static str,
+    /// The zone; null for the routes.
+    pub(super) zone: Option<String>,
+    /// The author's name.
+    pub(super) name: String,
+    /// The author's role.
+    pub(super) role: String,
+    /// The author's address; null if the order did not come over the network.
+    pub(super) from: Option<IpAddr>,
+    /// What was ordered: the new definition, list or numbers, the visit, or the value.
+    pub(super) wanted: Box<RawValue>,
 }
 
 fn zone_name<S: serde::Serializer>(zone: &ZoneId, serializer: S) -> Result<S::Ok, S::Error> {

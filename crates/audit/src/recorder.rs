@@ -1,8 +1,8 @@
 //! Records what operators do in the audit log: their changes, and their orders.
 //!
 //! A [`Recorder`] hands each act to the log's thread and does not wait. It also writes the act to the server's log,
-//! with or without an audit log. Invariant: each act is in the audit log or, if [`QUEUE`] acts wait already, it is
-//! in the server's log and counted by a `missing` line.
+//! with or without an audit log. Invariant: each act, and each order that the store may have carried out, is in the audit log or, if [`QUEUE`]
+//! acts wait already, it is in the server's log and counted by a `missing` line.
 
 use std::sync::{
     Arc,
@@ -16,7 +16,8 @@ use store::unix_ms;
 use tokio::sync::{mpsc, oneshot};
 
 use super::record::{
-    ChangeRecord, DrainRecord, LeftRecord, RoutesRecord, RuleRecord, StatedRecord, StockRecord, raw,
+    ChangeRecord, DrainRecord, LeftRecord, RoutesRecord, RuleRecord, StatedRecord, StockRecord,
+    UnansweredRecord, raw,
 };
 use crate::chain::Head;
 
@@ -53,6 +54,35 @@ pub(super) enum Changed {
     Left(LeftRecord),
     Stated(StatedRecord),
     Drain(DrainRecord),
+    Unanswered(UnansweredRecord),
+}
+
+/// What an operator ordered of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Another definition of a zone, or none.
+    Change,
+    /// Another list of routes.
+    Routes,
+    /// Other numbers of what is left in a zone.
+    Stock,
+    /// The end of a visit.
+    Left,
+    /// What decides a draw.
+    Stated,
+}
+
+impl Order {
+    /// The event of the line that has it.
+    const fn event(self) -> &'static str {
+        match self {
+            Self::Change => "change",
+            Self::Routes => "routes",
+            Self::Stock => "stock",
+            Self::Left => "left",
+            Self::Stated => "stated",
+        }
+    }
 }
 
 /// The changes that wait to be written to the log.
@@ -190,6 +220,35 @@ impl Recorder {
         tracing::info!(target: "audit", name, role, from = address_of(author), "an operator took this server {what}");
         let (name, role, from) = (name.clone(), role.clone(), *from);
         self.send(Changed::Drain(DrainRecord { draining, name, role, from }));
+    }
+
+    /// Records that the store did not answer what an operator ordered, so that it may have been done. `wanted` is the order as JSON, without
+    /// secrets. Does not wait.
+    ///
+    /// # Panics
+    /// If `wanted` is not JSON.
+    pub fn write_unanswered(&self, author: &Author, order: Order, zone: Option<&ZoneId>, wanted: String) {
+        let Author { name, role, from } = author;
+        let zone = zone.map(|zone| zone.as_str().to_owned());
+        tracing::warn!(
+            target: "audit",
+            order = order.event(),
+            zone,
+            name,
+            role,
+            from = address_of(author),
+            wanted,
+            "the store did not answer what an operator ordered: it may have been done"
+        );
+        let (name, role, from, wanted) = (name.clone(), role.clone(), *from, raw(wanted));
+        self.send(Changed::Unanswered(UnansweredRecord {
+            order: order.event(),
+            zone,
+            name,
+            role,
+            from,
+            wanted,
+        }));
     }
 
     fn send(&self, record: Changed) {

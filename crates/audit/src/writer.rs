@@ -115,6 +115,7 @@ impl Writer {
             Changed::Left(record) => Event::Left(record),
             Changed::Stated(record) => Event::Stated(record),
             Changed::Drain(record) => Event::Drain(record),
+            Changed::Unanswered(record) => Event::Unanswered(record),
         };
         self.log.add(&Record { at_ms: change.at_ms, event });
         match change.record {

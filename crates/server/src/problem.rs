@@ -4,7 +4,10 @@
 //! people and may change. Invariant: an error that ends the connection says `Connection: close`, and an error that may go
 //! away says when to try again.
 
-use std::{borrow::Cow, fmt::Write as _};
+use std::{
+    borrow::Cow,
+    fmt::{Display, Write as _},
+};
 
 use admission::{PolicyFault, ScheduleFault};
 use axum::{body::Body, response::IntoResponse};
@@ -141,11 +144,7 @@ impl From<DefineError> for Problem {
             DefineError::Schedule(fault) => Self::schedule_fault(&fault),
             DefineError::OutOfRange(fault) => Self::policy_fault(&fault, fault.value.into()),
             DefineError::Busy => Self::from(BUSY).retry_after(1),
-            DefineError::Away(_) => {
-                let detail =
-                    format!("{error}; the change may be made nevertheless, so look before you repeat it");
-                Self::new(STORE_AWAY, detail).retry_after(3)
-            }
+            DefineError::Away(_) => Self::of_unanswered(&error),
             DefineError::Disk(_) => Self::new(STORE_AWAY, error.to_string()).retry_after(3),
         }
     }
@@ -172,6 +171,13 @@ impl IntoResponse for Problem {
 }
 
 impl Problem {
+    /// A store did not answer a change. It may have heard of it.
+    #[must_use]
+    pub fn of_unanswered(error: &impl Display) -> Self {
+        let detail = format!("{error}; the change may be made nevertheless, so look before you repeat it");
+        Self::new(STORE_AWAY, detail).retry_after(3)
+    }
+
     /// The refusal of a call that leaves. A store that did not answer may have heard of it.
     #[must_use]
     pub fn of_leaving(refusal: Refusal) -> Self {

@@ -22,7 +22,7 @@ use store::{
 use tokio::{sync::Mutex as AsyncMutex, time::timeout};
 
 use super::{Board, StockChange, json};
-use crate::problem::{BUSY, Problem, STORE_AWAY, TOO_MANY_ZONES};
+use crate::problem::{BUSY, Problem, TOO_MANY_ZONES};
 
 /// One look in so many asks for all entries: a cell that lost some and got later ones since has the latest instant that the server knows.
 /// With two looks a second, that is found within 10 s.
@@ -142,7 +142,7 @@ impl SharedStock {
     ) -> Result<StockChange, Problem> {
         let away = |error: StoreError| match error {
             StoreError::Busy => Problem::from(BUSY).retry_after(1),
-            error => Problem::new(STORE_AWAY, error.to_string()).retry_after(3),
+            error => Problem::of_unanswered(&error),
         };
         let store = self.cell.store().map_err(away)?;
         let Ok(_asking) = timeout(TURN_TIMEOUT, self.asking.lock()).await else {

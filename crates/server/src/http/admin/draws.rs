@@ -1,5 +1,6 @@
 //! A draw as it is published, and what an operator says about it: the value that decides it, or that the announced randomness did not come.
 
+use audit::Order;
 use axum::extract::State;
 use serde::Serialize;
 use serde_json::Value;
@@ -9,14 +10,14 @@ use super::{
     body,
     json::Json,
     query::{NoQuery, Operator},
-    state::AdminState,
+    state::{AdminState, to_the_end},
 };
 use crate::{
     draws::NotStated,
     http::{
         body::Whole,
         draw_path::DrawInPath,
-        problem::{DRAW_DECIDED, NO_DRAW, OUT_OF_RANGE, Problem, STORE_AWAY},
+        problem::{DRAW_DECIDED, NO_DRAW, OUT_OF_RANGE, Problem},
         public::documented::Draw,
     },
 };
@@ -80,8 +81,34 @@ pub(super) async fn state(
     state.definition(zone)?;
     let value = body::stated(&body)?;
     let event = path.event(&state.draws)?;
-    state.draws.state(zone, &event, value.as_deref()).await.map_err(|why| match why {
-        NotStated::NotFrozen => Problem::new(NO_DRAW, "its list is not frozen yet: that happens when the event begins, or, if the store lost the state, when everybody had the time to show the own place"),
+    let missing = value.is_none().then_some(true);
+    let stated = StatedShape { value, missing };
+    let wanted = serde_json::to_string(&stated).expect("a text");
+    let (zone, value) = (zone.clone(), stated.value.clone());
+    to_the_end(async move {
+        let made = state.draws.state(&zone, &event, value.as_deref()).await;
+        match made {
+            Ok(()) => {
+                state.recorder.write_stated(&author, &zone, event.id.as_str(), value.as_deref());
+            }
+            Err(NotStated::Away(_)) => {
+                state.recorder.write_unanswered(&author, Order::Stated, Some(&zone), wanted);
+            }
+            Err(_) => {}
+        }
+        made.map_err(problem)
+    })
+    .await?;
+    Ok(Json::ok(stated))
+}
+
+/// Why a draw is not decided by what an operator stated.
+fn problem(why: NotStated) -> Problem {
+    match why {
+        NotStated::NotFrozen => Problem::new(
+            NO_DRAW,
+            "its list is not frozen yet: that happens when the event begins, or, if the store lost the state, when everybody had the time to show the own place",
+        ),
         NotStated::NotAsked => Problem::new(
             DRAW_DECIDED,
             "what decides it is there already, or the event asks for no such statement: `value` belongs to randomness = stated, and `missing` \
@@ -92,9 +119,6 @@ pub(super) async fn state(
             "the event has ended without its draw, and people enter as its `after` says; move its `ends` first to hold the draw nevertheless",
         ),
         NotStated::Wrong(why) => Problem::new(OUT_OF_RANGE, why),
-        NotStated::Away(why) => Problem::new(STORE_AWAY, why.to_string()).retry_after(1),
-    })?;
-    state.recorder.write_stated(&author, zone, event.id.as_str(), value.as_deref());
-    let missing = value.is_none().then_some(true);
-    Ok(Json::ok(StatedShape { value, missing }))
+        NotStated::Away(why) => Problem::of_unanswered(&why),
+    }
 }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use audit::Order;
 use axum::extract::State;
 use check::{Route, RouteAction, question::Question, written};
 use gate::definitions::{DefineError, ROUTES_MAX_LEN};
@@ -385,6 +386,11 @@ impl AdminState {
                     return Err(Problem::new(NO_CELL, what));
                 }
                 Err(error) => {
+                    if let DefineError::Away(_) = error {
+                        let wanted = RoutesChange::new(false, &before, &after).after;
+                        let wanted = Value::from(wanted).to_string();
+                        self.recorder.write_unanswered(&operator.author, Order::Routes, None, wanted);
+                    }
                     let outcome = outcome(&error);
                     tracing::warn!(%error, "an operator's change of the routes {outcome}");
                     return Err(error.into());

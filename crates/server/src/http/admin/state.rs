@@ -121,7 +121,7 @@ where
 /// What the log says of a change that failed.
 pub(super) fn outcome(error: &DefineError) -> &'static str {
     match error {
-        DefineError::Away(_) => "may have been made; no audit log has it",
+        DefineError::Away(_) => "may have been made",
         _ => "was not made",
     }
 }

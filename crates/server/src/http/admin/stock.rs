@@ -5,6 +5,7 @@
 //! besides numbers changed, or a tier was sold out or came back, so that it does not grow by a line with each piece that is sold.
 
 use admission::{Stock, ZoneId};
+use audit::Order;
 use axum::extract::State;
 use serde::Serialize;
 use serde_json::Value;
@@ -17,7 +18,11 @@ use super::{
     state::{AdminState, to_the_end},
 };
 use crate::{
-    http::{body::Whole, problem::Problem, stock_shape::StockTier},
+    http::{
+        body::Whole,
+        problem::{Problem, STORE_AWAY},
+        stock_shape::StockTier,
+    },
     stock::{StockChange, json},
 };
 
@@ -140,7 +145,14 @@ impl AdminState {
         }
         let (state, of) = (self.clone(), zone.clone());
         let after = to_the_end(async move {
-            let StockChange { before, after } = state.stock.change(&of, change).await?;
+            // What is wanted, as far as this server knows what is there.
+            let before = state.stock.stock_of(&of);
+            let wanted = change(&before).ok().filter(|wanted| before.differs_notably(wanted));
+            let made = state.stock.change(&of, change).await;
+            if let (Err(Problem { code: STORE_AWAY, .. }), Some(wanted)) = (&made, wanted) {
+                state.recorder.write_unanswered(&author, Order::Stock, Some(&of), json::text(&wanted));
+            }
+            let StockChange { before, after } = made?;
             if before.differs_notably(&after) {
                 let [before, after] = [&before, &after].map(json::text);
                 state.recorder.write_stock(&author, &of, before, after);

@@ -4,11 +4,12 @@
 //! stops before the editor.
 
 use admission::{Definition, Departure, Leaver as LeavingVisitor, Proof, ZoneId};
+use audit::Order;
 use axum::extract::{RawQuery, State};
 use check::{Route, RouteAction};
 use gate::{
     OperatorView, Refusal,
-    definitions::{DefineError, DefinitionChange},
+    definitions::{DefineError, DefinitionChange, definition_json},
 };
 use hyper::StatusCode;
 use store::Expected;
@@ -221,17 +222,28 @@ pub(super) async fn leave(
             "`max_active` is 0: nobody counts the people inside, and a visit ends by itself",
         ));
     }
-    match state.gate.leave(&zone, LeavingVisitor { claim, proof: Proof::Name, address: 0 }).await {
-        Ok(Departure::Waits) => return Err(nothing("its holder waits, and has not entered")),
-        Err(Refusal::Gone) => {
-            return Err(nothing(
-                "no such entry is inside: it ended, is of another epoch, or was never given out",
-            ));
+    let leaver = Leaver { jti };
+    let wanted = serde_json::to_string(&leaver).expect("a text");
+    to_the_end(async move {
+        match state.gate.leave(&zone, LeavingVisitor { claim, proof: Proof::Name, address: 0 }).await {
+            Ok(Departure::Waits) => Err(nothing("its holder waits, and has not entered")),
+            Ok(_) => {
+                state.recorder.write_left(&author, &zone, claim.epoch, claim.seq);
+                Ok(())
+            }
+            Err(Refusal::Gone) => {
+                Err(nothing("no such entry is inside: it ended, is of another epoch, or was never given out"))
+            }
+            Err(refusal) => {
+                if let Refusal::StoreAway { .. } = refusal {
+                    state.recorder.write_unanswered(&author, Order::Left, Some(&zone), wanted);
+                }
+                Err(Problem::of_leaving(refusal))
+            }
         }
-        left => left?,
-    };
-    state.recorder.write_left(&author, &zone, claim.epoch, claim.seq);
-    Ok(Json::ok(Leaver { jti }))
+    })
+    .await?;
+    Ok(Json::ok(leaver))
 }
 
 /// A zone's last hours by minute, and the waits of the people whom this server admitted.
@@ -415,8 +427,14 @@ impl AdminState {
     ) -> Result<DefinitionChange, DefineError> {
         let (state, zone) = (self.clone(), zone.clone());
         to_the_end(async move {
-            let define = state.editor.define(author, &zone, expected, new);
-            state.changes.make(caller, &zone, define).await
+            let wanted = new.clone();
+            let define = state.editor.define(author.clone(), &zone, expected, new);
+            let made = state.changes.make(caller, &zone, define).await;
+            if let Err(DefineError::Away(_)) = made {
+                let wanted = wanted.as_ref().map_or_else(|| "null".to_owned(), definition_json);
+                state.recorder.write_unanswered(&author, Order::Change, Some(&zone), wanted);
+            }
+            made
         })
         .await
     }
