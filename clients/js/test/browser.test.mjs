@@ -179,6 +179,8 @@ test("no redirect is followed, also while the page closes", async (t) => {
     const send = (type, body) => response.setHeader("content-type", type).end(body);
     if (pathname === "/app") return send("text/html", pageOf(""));
     if (pathname.startsWith("/client/")) return send("text/javascript", moduleOf(pathname));
+    // A browser may ask for an icon, and follows its redirects.
+    if (!pathname.startsWith("/traffic/")) return response.writeHead(404).end();
     asked.push(pathname);
     if (pathname === "/traffic/wait") return response.end(JSON.stringify(place));
     response.writeHead(307, { location: `${other}/elsewhere` }).end();
