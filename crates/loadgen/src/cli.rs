@@ -205,12 +205,17 @@ impl Out {
     fn check(&self, inputs: &[(String, &Path)]) -> Result<()> {
         let known = inputs.iter().filter_map(|(name, path)| Some((FileId::at(path)?, name.clone())));
         let mut taken: Vec<(FileId, String)> = known.collect();
+        let mut new = NewFiles::default();
         let json = self.json.as_deref().filter(|path| path.as_os_str() != file::STANDARD_OUTPUT);
         for (option, path) in [("--json", json), ("--html", self.html.as_deref())] {
             let Some(path) = path else { continue };
             let name = path.display();
+            let is_new = !path.exists();
             let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
             let metadata = opened.and_then(|file| file.metadata()).with_context(|| name.to_string())?;
+            if is_new {
+                new.0.push(path.canonicalize()?);
+            }
             // Nothing is replaced in a device or a pipe, such as /dev/null.
             if !metadata.is_file() {
                 continue;
@@ -230,6 +235,18 @@ impl Out {
             std::io::stderr().lock().write_all(text.as_bytes()).context("standard error")
         } else {
             print(text)
+        }
+    }
+}
+
+/// Files that were made only to see whether they can be. They do not stay, because no report may follow. A link to one does.
+#[derive(Debug, Default)]
+struct NewFiles(Vec<PathBuf>);
+
+impl Drop for NewFiles {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            drop(std::fs::remove_file(path));
         }
     }
 }

@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
 
-use crate::story::{Call, End, Placed, Rise, Silence, Story, ToldOpening, ToldWait};
+use crate::story::{Call, End, Excused, Placed, Rise, Silence, Story, ToldOpening, ToldWait};
 
 /// Stories, with a column for each number; all columns are equally long.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +51,12 @@ pub struct Columns {
     /// earlier versions do not have this column.
     #[serde(default)]
     pub silences: Vec<(u32, u32, u32, u32)>,
+    /// The longest time that stale or late replies excuse: (row, from, to). Files of earlier versions do not have this column.
+    #[serde(default)]
+    pub excused: Vec<(u32, u32, u32)>,
+    /// The longest time after which the user was told to ask again, milliseconds. Files of earlier versions do not have this column.
+    #[serde(default)]
+    pub told_period_ms: Vec<i64>,
     /// How often a rank rose.
     pub rises: Vec<u16>,
     /// The largest rises: (row, from, to, when). They are rare, so this is not a column.
@@ -144,6 +150,10 @@ impl Columns {
         for &Silence { kept_ms, ended } in &story.silences {
             self.silences.push((row, kept_ms, ended.sent_ms, ended.heard_ms.saturating_sub(ended.sent_ms)));
         }
+        if let Some(Excused { from_ms, to_ms }) = story.excused {
+            self.excused.push((row, from_ms, to_ms));
+        }
+        self.told_period_ms.push(story.told_period_ms.map_or(MISSING, i64::from));
         self.rises.push(story.rises);
         if let Some(Rise { from, to, at_ms }) = story.worst_rise {
             self.worst_rises.push((row, from, to, at_ms));
@@ -174,7 +184,8 @@ impl Columns {
     pub fn stories(&self) -> Option<Vec<Story>> {
         let rows = self.user.len();
         let are_equal = self.lengths().iter().all(|&length| length == rows);
-        if !are_equal || !(self.pass.is_empty() || self.pass.len() == rows) {
+        let is_new = |length: usize| length == 0 || length == rows;
+        if !are_equal || !is_new(self.pass.len()) || !is_new(self.told_period_ms.len()) {
             return None;
         }
         let mut stories = (0..rows).map(|row| self.story(row)).collect::<Option<Vec<_>>>()?;
@@ -184,6 +195,15 @@ impl Columns {
         for &(row, kept_ms, sent_ms, took_ms) in &self.silences {
             let ended = made_call(sent_ms, took_ms)?;
             stories.get_mut(row as usize)?.silences.push(Silence { kept_ms, ended });
+        }
+        for &(row, from_ms, to_ms) in &self.excused {
+            stories.get_mut(row as usize)?.excused = Some(Excused { from_ms, to_ms });
+        }
+        for (story, &period_ms) in stories.iter_mut().zip(&self.told_period_ms) {
+            story.told_period_ms = match period_ms {
+                MISSING => None,
+                period_ms => Some(period_ms.try_into().ok()?),
+            };
         }
         for &(row, sent_ms, took_ms, in_ms) in &self.opens {
             let told = made_call(sent_ms, took_ms)?;
@@ -265,6 +285,8 @@ impl Columns {
             longest_silence_ms: *self.silence_ms.get(row)?,
             lapses: *self.lapses.get(row)?,
             silences: Vec::new(),
+            excused: None,
+            told_period_ms: None,
             rises: *self.rises.get(row)?,
             worst_rise: None,
             pass: self.pass.get(row).copied().and_then(NonZeroU64::new),
@@ -305,6 +327,8 @@ mod tests {
             silences: [(3_000, 9_000), (12_000, 19_000)]
                 .map(|(kept_ms, sent_ms)| Silence { kept_ms, ended: Call { sent_ms, heard_ms: sent_ms + 4 } })
                 .to_vec(),
+            excused: Some(Excused { from_ms: 12_000, to_ms: 19_000 }),
+            told_period_ms: Some(3_000),
             rises: 2,
             worst_rise: Some(Rise { from: 1, to: 5, at_ms: 3001 }),
             pass: NonZeroU64::new(u64::MAX),
@@ -325,10 +349,12 @@ mod tests {
     }
 
     #[test]
-    fn a_file_from_before_passes_were_compared_is_read() {
-        let story = Story { pass: NonZeroU64::new(7), ..Story::new((0, 1)) };
+    fn a_file_from_before_some_columns_is_read() {
+        let story = Story { pass: NonZeroU64::new(7), told_period_ms: Some(3), ..Story::new((0, 1)) };
         let mut old = serde_json::to_value(Columns::of(&[story])).expect("columns");
-        old.as_object_mut().expect("columns").remove("pass").expect("a column");
+        for column in ["pass", "told_period_ms"] {
+            old.as_object_mut().expect("columns").remove(column).expect("a column");
+        }
         let columns: Columns = serde_json::from_value(old).expect("columns");
         assert_eq!(columns.stories().expect("columns"), [Story::new((0, 1))]);
     }
@@ -364,6 +390,8 @@ mod tests {
             ("told_eta_s", -1),
             ("told_rank", -2),
             ("told_at_ms", 1 << 40),
+            ("told_period_ms", -2),
+            ("told_period_ms", 1 << 40),
         ] {
             let mut wrong = sound.clone();
             wrong[name][1] = number.into();

@@ -1,7 +1,7 @@
 //! What a run shows as a whole: one outcome and one sentence for the page, the terminal, the JSON and the exit code.
 //!
 //! Invariant: a verdict needs evidence. One failed check makes the whole bad. Otherwise one check that was not observed
-//! leaves the whole open, and so does an interruption. Only a complete run in which everything was observed is good.
+//! leaves the whole open, and so does an interruption. A run that failed itself proves nothing, whatever its checks say. Only a complete run in which everything was observed is good.
 
 use serde::{Deserialize, Serialize};
 
@@ -77,12 +77,14 @@ impl Counts {
     }
 }
 
-/// The verdict of a run: bad if a check is bad; otherwise open if one is open, if the run was interrupted, or if nothing was
+/// The verdict of a run: open if the run itself failed; bad if a check is bad; otherwise open if one is open, if the run was interrupted, or if nothing was
 /// judged; otherwise good.
 #[must_use]
 pub fn outcome(report: &Report) -> Judgement {
     let judges = || report.checks.iter().filter(|check| !check.only_measures());
-    if report.checks.iter().any(|check| check.judgement == Judgement::Bad) {
+    if failed(report) {
+        Judgement::Open
+    } else if report.checks.iter().any(|check| check.judgement == Judgement::Bad) {
         Judgement::Bad
     } else if report.interrupted || judges().count() == 0 || judges().any(Check::leaves_open) {
         Judgement::Open
@@ -91,10 +93,15 @@ pub fn outcome(report: &Report) -> Judgement {
     }
 }
 
+/// Whether the run itself failed. Then users are missing, and what the others saw may be due to that.
+fn failed(report: &Report) -> bool {
+    report.checks.iter().any(|check| check.name == GENERATOR)
+}
+
 /// The conclusion of a report.
 pub(crate) fn of(report: &Report) -> Conclusion {
     let counts = Counts::of(report);
-    let generator_failed = report.checks.iter().any(|check| check.name == GENERATOR);
+    let generator_failed = failed(report);
     let outcome = outcome(report);
     let exit = match outcome {
         _ if generator_failed => Exit::Failed,
@@ -171,7 +178,7 @@ fn remarks(report: &Report, counts: &Counts, outcome: Judgement) -> Vec<Bilingua
             "So nothing is known of the waiting room. Open the zone, or let more people wait (max_waiting), and rehearse again.",
             "따라서 대기실에 대해서는 알 수 있는 것이 없습니다. 구역을 열거나 더 많은 사람이 기다릴 수 있게 하고(max_waiting) 다시 실행해 주세요.",
         ));
-    } else if outcome == Judgement::Open {
+    } else if outcome == Judgement::Open && !failed(report) {
         remarks.push(Bilingual::fixed(
             "Nothing bad was seen. The table says what is missing, and how long or how large a run must be.",
             "관찰한 범위에서는 문제가 없었습니다. 무엇이 부족한지, 얼마나 길게 또는 크게 실행해야 하는지는 표에 있습니다.",
@@ -232,7 +239,12 @@ mod tests {
         );
         assert_eq!(concluded(&[("eta", Good)], false), (Open, Exit::Open), "a measurement proves nothing");
         assert_eq!(concluded(&[], false), (Open, Exit::Open));
-        assert_eq!(concluded(&[("order", Good), (GENERATOR, Bad)], true), (Bad, Exit::Failed));
+        assert_eq!(concluded(&[("order", Good), (GENERATOR, Open)], true), (Open, Exit::Failed));
+        assert_eq!(
+            concluded(&[("order", Bad), (GENERATOR, Open)], false),
+            (Open, Exit::Failed),
+            "users are missing"
+        );
     }
 
     #[test]

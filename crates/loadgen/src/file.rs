@@ -127,10 +127,21 @@ pub fn merge(runs: Vec<(String, Run)>) -> Result<(Plan, Gathered)> {
     let mut all = Gathered::default();
     let mut plan: Option<Plan> = None;
     let mut workers = 0_u16;
+    let is_alone = runs.len() == 1;
+    let mut known = HashMap::new();
     for (name, run) in runs {
         let report = run.report;
+        for id in &report.runs {
+            if let Some(first) = known.insert(id.clone(), name.clone()) {
+                bail!(
+                    "{name}: has a run that {first} has, too; give the run of each machine once, by itself or merged"
+                );
+            }
+        }
+        all.runs.extend(report.runs);
         match &mut plan {
-            None => plan = Some(Plan { is_part: false, ..report.plan.clone() }),
+            // A part without the others stays one.
+            None => plan = Some(Plan { is_part: report.plan.is_part && is_alone, ..report.plan.clone() }),
             Some(plan) => {
                 if plan.zone != report.plan.zone {
                     bail!(
@@ -260,6 +271,23 @@ mod tests {
         let plan = merged(&[unknown, |plan| plan.is_part = true, unknown]).expect("merged");
         assert_eq!((plan.admit_per_minute, plan.is_part), (Some(2_000), false));
         assert!(merged(&[unknown, |_| {}, |plan| plan.admit_per_minute = Some(1)]).is_err());
+        // A part without the others does not know their users.
+        assert!(merged(&[|plan| plan.is_part = true]).expect("merged").is_part);
+    }
+
+    /// However a file was copied or merged before, its users count once.
+    #[test]
+    fn a_run_is_merged_once() {
+        let of = |name: &str, ids: &[&str]| {
+            let mut run = run(None);
+            run.report.runs = ids.iter().map(|&id| id.to_owned()).collect();
+            (name.to_owned(), run)
+        };
+        let (_, all) = merge(vec![of("ab", &["a", "b"]), of("c", &["c"]), of("old", &[]), of("old 2", &[])])
+            .expect("merged");
+        assert_eq!(all.runs, ["a", "b", "c"]);
+        let said = merge(vec![of("ab", &["a", "b"]), of("b", &["b"])]).expect_err("refused").to_string();
+        assert!(said.starts_with("b: has a run that ab has, too"), "{said}");
     }
 
     #[test]

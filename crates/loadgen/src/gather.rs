@@ -35,6 +35,8 @@ pub struct Gathered {
     pub stories: Vec<Story>,
     /// What users fetched of a draw.
     pub papers: Vec<Paper>,
+    /// A random number of each run.
+    pub runs: Vec<String>,
     /// The duration, milliseconds.
     pub lasted_ms: u32,
     /// The run was stopped early.
@@ -54,6 +56,7 @@ impl Default for Gathered {
             failures: BTreeMap::new(),
             stories: Vec::new(),
             papers: Vec::new(),
+            runs: Vec::new(),
             lasted_ms: 0,
             interrupted: false,
             broken: Vec::new(),
@@ -150,6 +153,7 @@ impl Gathered {
             plan,
             lasted_ms: self.lasted_ms,
             interrupted: self.interrupted,
+            runs: self.runs.clone(),
             gave_no_places,
             bottleneck,
             seconds,
@@ -171,7 +175,7 @@ impl Gathered {
         if !self.broken.is_empty() {
             report.checks.push(Check {
                 name: GENERATOR.to_owned(),
-                judgement: Judgement::Bad,
+                judgement: Judgement::Open,
                 count: self.broken.len() as u64,
                 note: format!("The run itself failed: {}.", self.broken.join("; ")),
                 note_ko: format!("실행 자체에 문제가 있었습니다: {}.", self.broken.join("; ")),

@@ -55,6 +55,7 @@ pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story], papers: &[Paper]) -
         order::judge(stories, drawn.as_ref().map(draw::Drawn::frozen_by_ms)),
         users::rank_rises(stories),
         users::entered_once(stories),
+        users::polling_period(plan, stories),
         users::evictions(plan, stories),
         slot_use::judge(plan, stories, &line::Line::certain(stories, slot_use::AGAIN_MS), slots_from_ms),
         eta_check,
@@ -84,13 +85,12 @@ pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story], papers: &[Paper]) -
     (checks, eta)
 }
 
-/// Leaves open what takes the users of all machines: theirs use slots, enter within the same windows, and may have come back to places
-/// ahead. Too many entries are too many all the same.
+/// Leaves open what takes the users of all machines: theirs use slots, enter within the same windows, and overtake or may have come back
+/// to places ahead. Too many entries are too many all the same.
 fn leave_to_merge(check: &mut Check) {
     let is_open = match check.name.as_str() {
         "over_admission_60s" | "over_admission_sub_window" => check.judgement == Judgement::Good,
-        "order" | "draw_order" => check.judgement == Judgement::Bad,
-        "slot_use" => check.judgement != Judgement::Open,
+        "order" | "draw_order" | "slot_use" => check.judgement != Judgement::Open,
         _ => false,
     };
     if !is_open {
@@ -99,8 +99,10 @@ fn leave_to_merge(check: &mut Check) {
     check.judgement = Judgement::Open;
     (check.count, check.figure) = (0, None);
     let note = bilingual!(
-        "The run is a part of a larger one (--start-at), and this takes the users of all machines: `loadgen merge` judges it.",
-        "여러 기기가 함께 하는 실행의 일부입니다(--start-at). 모든 기기의 사용자가 있어야 판정할 수 있으므로 `loadgen merge`로 판정해야 합니다."
+        "The run is a part of a larger one (--start-at), and this takes the users of all machines: `loadgen merge` judges it, with the files \
+         of all machines.",
+        "여러 기기가 함께 하는 실행의 일부입니다(--start-at). 모든 기기의 사용자가 있어야 판정할 수 있으므로, 모든 기기의 파일을 \
+         `loadgen merge`로 합쳐 판정해야 합니다."
     );
     (check.note, check.note_ko) = (note.en.into_owned(), note.ko.into_owned());
     (check.worst, check.worst_ko) = Default::default();

@@ -181,14 +181,14 @@ pub const GENERATOR: &str = "generator";
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Check {
     /// Stable name: `over_admission_60s`, `over_admission_sub_window`, `order`, `rank_rises`, `slot_use`,
-    /// `entered_once`, `eta`, `evictions`, `errors`, `opening` (if there is one), `draw_order`,
+    /// `entered_once`, `eta`, `polling_period`, `evictions`, `errors`, `opening` (if there is one), `draw_order`,
     /// `draw_fairness`, `draw_receipts` (if the run was made for a draw), `slo:p95` and the like, or [`GENERATOR`].
     pub name: String,
     /// The result.
     pub judgement: Judgement,
     /// Number of violations. In an open check of `errors`, the number of users to whom the zone gave no place.
     pub count: u64,
-    /// The measured figure, if there is one. `slot_use` is a share, 0 to 1.
+    /// The measured figure, if there is one. `slot_use` is a share, 0 to 1; `polling_period` is in seconds.
     pub figure: Option<f64>,
     /// What an objective demands of the figure; none for other checks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -305,6 +305,9 @@ pub struct Report {
     pub lasted_ms: u32,
     /// The run was stopped early, such as by Ctrl-C.
     pub interrupted: bool,
+    /// A random number of each run that is in the report: one, or those that were merged. Files of earlier versions do not have it.
+    #[serde(default)]
+    pub runs: Vec<String>,
     /// Nothing was rehearsed: nobody got a place or a pass, because the zone was closed or its line was full.
     #[serde(default)]
     pub gave_no_places: bool,

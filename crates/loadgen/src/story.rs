@@ -86,6 +86,16 @@ pub struct Silence {
     pub ended: Call,
 }
 
+/// A time in which a user asked as told, and was answered by replies that were stale or late. They excuse that others entered meanwhile,
+/// because the server may have taken the user for absent; but not for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Excused {
+    /// When the last call was sent before it by which the user was certainly present.
+    pub from_ms: u32,
+    /// When its last call was sent.
+    pub to_ms: u32,
+}
+
 /// A story has at most so many silences. More are put together with the last one, as if the user had been silent in between.
 const MOST_SILENCES: usize = 8;
 
@@ -135,6 +145,11 @@ pub struct Story {
     pub lapses: u16,
     /// These silences. Files of earlier versions do not have them.
     pub silences: Vec<Silence>,
+    /// The longest time that the user was excused. Files of earlier versions do not have it.
+    pub excused: Option<Excused>,
+    /// The longest time after which the user was told to ask again while it had a place, milliseconds: a polling period, a `Retry-After`,
+    /// or the `retry` of a stream. None if the user never had to wait, and in files of earlier versions.
+    pub told_period_ms: Option<u32>,
     /// How often a rank was higher than the rank before it. Replies marked stale, and ranks before a draw, do not count.
     pub rises: u16,
     /// The largest rise.
@@ -172,6 +187,8 @@ impl Story {
             longest_silence_ms: 0,
             lapses: 0,
             silences: Vec::new(),
+            excused: None,
+            told_period_ms: None,
             rises: 0,
             worst_rise: None,
             pass: None,
@@ -181,6 +198,19 @@ impl Story {
             who,
             end: End::Outside,
             ended_ms: 0,
+        }
+    }
+
+    /// Notes that the user was told to ask again after this time.
+    pub fn told_period(&mut self, period_ms: u32) {
+        self.told_period_ms = self.told_period_ms.max(Some(period_ms));
+    }
+
+    /// Notes a time that excuses that others entered.
+    pub fn excuse(&mut self, time: Excused) {
+        let length_ms = |time: Excused| time.to_ms.saturating_sub(time.from_ms);
+        if self.excused.map_or(0, length_ms) < length_ms(time) {
+            self.excused = Some(time);
         }
     }
 

@@ -11,13 +11,18 @@ pub(crate) fn of(report: &Report) -> String {
     let counters = &report.counters;
     let mut lines = vec![
         format!(
-            "{} against {} ({}), {} users at most, {:.0} s{}",
+            "{} against {} ({}), {} users at most, {:.0} s{}{}",
             report.plan.profile,
             report.plan.target,
             report.plan.zone,
             report.plan.users,
             f64::from(report.lasted_ms) / 1000.0,
-            if report.interrupted { ", interrupted" } else { "" }
+            if report.interrupted { ", interrupted" } else { "" },
+            if report.runs.len() > 1 {
+                format!(", {} runs merged", report.runs.len())
+            } else {
+                String::new()
+            }
         ),
         format!(
             "wait_requests_total {}  entry_requests_total {}  can_enter_true_count {}  can_enter_false_count {}",

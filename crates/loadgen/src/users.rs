@@ -29,7 +29,7 @@ use crate::{
     pool::Reply,
     profile::Then,
     random::Random,
-    story::{Call, End, LAPSE_MS, Placed, Rise, Story, ToldOpening, ToldWait},
+    story::{Call, End, Excused, LAPSE_MS, Placed, Rise, Story, ToldOpening, ToldWait},
     tally::Kind,
     wire::{self, Answer, Waiting},
 };
@@ -38,6 +38,8 @@ use crate::{
 const LEAST_MS: u32 = 100;
 /// The time until a retry after a failure without `Retry-After`.
 const RETRY_US: u64 = 3_000_000;
+/// After calls have failed for this long, a user may have been without a network, milliseconds.
+const CUT_OFF_MS: u32 = 10_000;
 /// How long a user that has nothing more to do rests between two checks of Goose for its end.
 const REST: Duration = Duration::from_millis(500);
 /// The time between entering and asking again.
@@ -82,6 +84,10 @@ pub struct User {
     /// When the first call was sent after which the server may have let the user in without saying so: it failed, or its reply was of
     /// before. `None` after a reply that knew.
     undecided_ms: Option<u32>,
+    /// When the last call was sent by which the user was certainly present, or the first one after a time in which it did not ask.
+    asks_since_ms: u32,
+    /// The user did not ask as told before the next reply, because it napped or was cut off.
+    paused: bool,
     leaves_us: Option<u64>,
     nap: Option<(u32, u64)>,
     /// This user listens to streams instead of polling.
@@ -118,6 +124,8 @@ impl User {
             called: false,
             noted: None,
             undecided_ms: None,
+            asks_since_ms: 0,
+            paused: false,
             leaves_us: None,
             nap: None,
             listens,
@@ -223,7 +231,8 @@ impl User {
         tally.called(kind, latency_us, failure.as_deref().map_or(Ok(()), Err), call.heard_ms);
         self.note_answer(call.sent_ms, is_answer(kind, &answer));
         if self.phase == Phase::Waiting && is_noted(kind, &answer) {
-            self.count_silence(call);
+            let is_certain = self.count_silence(call);
+            self.note_presence(call, is_certain);
         }
         match answer {
             Ok(Answer::Enter { token, pass }) => self.enter(call, heard_us, token, pass),
@@ -239,6 +248,9 @@ impl User {
             // If the token is refused, the place is lost too.
             Ok(Answer::Refused { status: 401, .. }) if kind == Kind::Entry => self.lost(call, heard_us),
             Ok(Answer::Refused { retry_after_ms: Some(after), .. }) => {
+                if self.phase == Phase::Waiting {
+                    self.story.told_period(after);
+                }
                 self.plan(heard_us, u64::from(after.max(LEAST_MS)) * 1000);
             }
             _ => self.plan(heard_us, self.period_us),
@@ -249,23 +261,36 @@ impl User {
     fn note_answer(&mut self, sent_ms: u32, is_answered: bool) {
         let since_ms = &mut self.story.unanswered_since_ms;
         if is_answered {
-            *since_ms = None;
+            let failed_ms = since_ms.take().map_or(0, |since_ms| sent_ms.saturating_sub(since_ms));
+            self.paused |= failed_ms >= CUT_OFF_MS;
         } else {
             since_ms.get_or_insert(sent_ms);
             self.undecided_ms.get_or_insert(sent_ms);
         }
     }
 
-    /// Counts the silence that ends with this call.
-    fn count_silence(&mut self, call: Call) {
-        let Some((sent_ms, period_ms)) = self.noted else { return };
+    /// Counts the silence that ends with this call. Returns whether the user was certainly present meanwhile, or would have been if this
+    /// generator had not asked late.
+    fn count_silence(&mut self, call: Call) -> bool {
+        let Some((sent_ms, period_ms)) = self.noted else { return true };
         let silence_ms = call.heard_ms.saturating_sub(sent_ms);
         let story = &mut self.story;
         story.longest_silence_ms = story.longest_silence_ms.max(silence_ms);
-        if silence_ms > period_ms.saturating_mul(2).saturating_add(LAPSE_MS) {
+        let most_ms = period_ms.saturating_mul(2).saturating_add(LAPSE_MS);
+        if silence_ms > most_ms {
             // The server may have noted a call whose reply was lost.
             let sent_ms = self.undecided_ms.map_or(call.sent_ms, |from_ms| from_ms.min(call.sent_ms));
             story.lapse(Call { sent_ms, ..call });
+        }
+        silence_ms.saturating_sub(call.sent_ms.saturating_sub(ms(self.due_us))) <= most_ms
+    }
+
+    /// Notes whether the server certainly counted the user as present until this call. If not, its replies were stale or late.
+    fn note_presence(&mut self, call: Call, is_certain: bool) {
+        if std::mem::take(&mut self.paused) || is_certain {
+            self.asks_since_ms = call.sent_ms;
+        } else {
+            self.story.excuse(Excused { from_ms: self.asks_since_ms, to_ms: call.sent_ms });
         }
     }
 
@@ -284,6 +309,7 @@ impl User {
         if self.phase == Phase::Arriving {
             self.phase = Phase::Waiting;
             self.story.arrived = Some(call);
+            self.note_presence(call, true);
             self.crowd.tally.wait_started();
             let profile = &self.crowd.profile;
             let leaves = self.random.part() < profile.abandon;
@@ -294,8 +320,10 @@ impl User {
         if !waiting.stale || self.noted.is_none() {
             self.noted = Some((call.sent_ms, waiting.polling_period));
         }
+        self.story.told_period(waiting.polling_period);
         if waiting.stale {
             self.undecided_ms.get_or_insert(call.sent_ms);
+            self.note_presence(call, false);
         } else {
             self.undecided_ms = None;
             self.story.last_waiting = Some(call);
@@ -326,6 +354,7 @@ impl User {
             Some((0, length_us)) => {
                 gap_us += *length_us;
                 self.nap = None;
+                self.paused = true;
             }
             Some((polls, _)) => *polls -= 1,
             None => {}
@@ -391,7 +420,7 @@ impl User {
         self.story = Story::new((self.crowd.worker, number));
         self.phase = Phase::Arriving;
         (self.token, self.rank, self.noted, self.called) = (None, None, None, false);
-        self.undecided_ms = None;
+        (self.undecided_ms, self.paused) = (None, false);
         (self.listened, self.refused, self.wants) = (false, false, None);
         self.draw();
         self.due_us = now_us + self.random.between_us(self.crowd.profile.first_sleep_s);

@@ -20,13 +20,13 @@ use loadgen::{
     report::{Check, Eta, Judgement, Plan},
 };
 use proptest::prelude::*;
-use room::{Fault, Policy, Room};
+use room::{Fault, Policy, Room, Way};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
 /// Each fault, and the check that must fail. `WrongEta` shows in the figures of `eta` and `Stalls` in the latencies; no
 /// check fails for them, because objectives judge both.
-const FAULTS: [(Fault, &str); 8] = [
+const FAULTS: [(Fault, &str); 10] = [
     (Fault::TooManyAMinute, "over_admission_60s"),
     (Fault::TooManyASubWindow, "over_admission_sub_window"),
     (Fault::Reorders, "order"),
@@ -35,6 +35,8 @@ const FAULTS: [(Fault, &str); 8] = [
     (Fault::SecondPass, "entered_once"),
     (Fault::OnePass, "entered_once"),
     (Fault::WastesSlots, "slot_use"),
+    (Fault::Forgets(Way::InAnHour), "polling_period"),
+    (Fault::Forgets(Way::Stale), "order"),
 ];
 
 const CALM: Crowd = Crowd {

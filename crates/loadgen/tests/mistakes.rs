@@ -97,8 +97,8 @@ fn each_mistake_is_reported_in_one_line() {
     }
 }
 
-/// Writes a run without users, which began at this time, as `loadgen run --json` does.
-fn write_run(path: &Path, start_unix_ms: u64) {
+/// Writes a run without users, which began at this time and has this number, as `loadgen run --json` does.
+fn write_run(path: &Path, start_unix_ms: u64, id: &str) {
     let plan = Plan {
         target: "http://127.0.0.1:1".to_owned(),
         zone: "Z".to_owned(),
@@ -115,19 +115,23 @@ fn write_run(path: &Path, start_unix_ms: u64) {
         inside_at_most: None,
         opening: None,
     };
-    let gathered = Gathered::default();
+    let gathered = Gathered { runs: vec![id.to_owned()], ..Gathered::default() };
     file::write(path, &gathered.report(plan, &[]), &gathered).expect("written");
 }
 
-/// A directory with the runs of two machines, and other names of the first one: a link, another spelling, a copy.
+/// A directory with the runs of two machines, and other names of the first one: a link, another spelling, a copy, and one that was
+/// written anew.
 fn two_runs() -> (TempDir, impl Fn(&str) -> String) {
     let dir = tempfile::tempdir().expect("a directory");
     let root = dir.path().to_owned();
     let path = move |name: &str| root.join(name).to_str().expect("UTF-8").to_owned();
-    write_run(Path::new(&path("1.json")), 1_700_000_000_000);
-    write_run(Path::new(&path("2.json")), 1_700_000_000_100);
+    write_run(Path::new(&path("1.json")), 1_700_000_000_000, "a");
+    write_run(Path::new(&path("2.json")), 1_700_000_000_100, "b");
     std::os::unix::fs::symlink("1.json", path("link.json")).expect("a link");
     std::fs::copy(path("1.json"), path("copy.json")).expect("a copy");
+    let run: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(path("1.json")).expect("a run")).expect("JSON");
+    std::fs::write(path("pretty.json"), serde_json::to_vec_pretty(&run).expect("JSON")).expect("written");
     std::fs::create_dir(path("sub")).expect("a directory");
     (dir, path)
 }
@@ -137,10 +141,19 @@ fn two_runs() -> (TempDir, impl Fn(&str) -> String) {
 fn a_run_is_merged_once() {
     let (_dir, path) = two_runs();
     let ended = Command::new(env!("CARGO_BIN_EXE_loadgen"))
-        .args(["merge", &path("1.json"), &path("2.json")])
+        .args(["merge", &path("1.json"), &path("2.json"), "--json", &path("all.json")])
         .output()
         .expect("loadgen runs");
     assert_eq!(ended.status.code(), Some(3), "{}", String::from_utf8_lossy(&ended.stderr));
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(said.lines().next().is_some_and(|first| first.ends_with(", 2 runs merged")), "{said}");
+    for again in ["all.json", "pretty.json"] {
+        let said = refusal(&["merge", &path("1.json"), &path(again)]);
+        assert!(
+            said.contains(&format!("{}: has a run that {} has, too", path(again), path("1.json"))),
+            "{said}"
+        );
+    }
     for (again, why) in [
         ("1.json", "is the same file as"),
         ("./1.json", "is the same file as"),
@@ -196,6 +209,14 @@ fn a_report_replaces_nothing_else() {
     assert!(run(&["--json", &path("out"), "--html", &path("./out")]).contains("would replace --json"));
     assert!(run(&["--json", &path("sub/../profile.toml")]).contains("would replace --profile"));
     assert!(run(&["--html", &path("ca.pem")]).contains("would replace --ca"));
+    // Nothing follows, so nothing is there; an old report stays.
+    for new in ["out.json", "out.html", "out"] {
+        assert!(!Path::new(&path(new)).exists(), "{new}");
+    }
+    std::os::unix::fs::symlink("nowhere.json", path("to.json")).expect("a link");
+    run(&["--json", &path("to.json"), "--html", &path("new.html")]);
+    assert!(!Path::new(&path("nowhere.json")).exists() && Path::new(&path("to.json")).is_symlink());
+    assert_eq!(std::fs::read_to_string(path("new.html")).expect("old"), "old");
     // A device keeps nothing, so both may go there.
     let said = run(&["--json", "/dev/null", "--html", "/dev/null"]);
     assert!(said.contains("has no certificate"), "{said}");
@@ -206,7 +227,7 @@ fn a_report_replaces_nothing_else() {
 fn a_full_disk_does_not_cost_the_verdict() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("run.json");
-    write_run(&path, 1_700_000_000_000);
+    write_run(&path, 1_700_000_000_000, "a");
     let path = path.to_str().expect("UTF-8");
     let merge = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_loadgen"));

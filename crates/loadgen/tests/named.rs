@@ -14,7 +14,7 @@ use loadgen::{
     file,
     report::{Check, Judgement, Report, Streams},
 };
-use room::{Fault, Mute, Policy};
+use room::{Fault, Mute, Policy, Way};
 use tokio::{process::Command, task::JoinSet};
 
 /// 100 users arrive within 1 s and wait for 15 s.
@@ -39,7 +39,7 @@ const POLICY: Policy =
     Policy { admit_per_minute: 300, sub_windows: 20, polling_ms: 1_000, idle_ms: 60_000, opens_at: 60 };
 
 /// Each fault, the policy under which it shows soon, further arguments of `loadgen`, and the check that must fail.
-const FAULTS: [(Fault, Policy, &[&str], &str); 10] = [
+const FAULTS: [(Fault, Policy, &[&str], &str); 11] = [
     (
         Fault::TooManyAMinute,
         Policy { admit_per_minute: 20, sub_windows: 1, ..POLICY },
@@ -60,6 +60,7 @@ const FAULTS: [(Fault, Policy, &[&str], &str); 10] = [
     (Fault::WastesSlots, POLICY, &[], "slot_use"),
     (Fault::WrongEta, POLICY, &["--slo", "eta-mape=45%"], "slo:eta-mape"),
     (Fault::Stalls, POLICY, &["--slo", "p95=500ms"], "slo:p95"),
+    (Fault::Forgets(Way::InAnHour), POLICY, &[], "polling_period"),
 ];
 
 /// The exit code of a rehearsal and its report.
@@ -142,6 +143,18 @@ async fn each_fault_fails_its_check_and_a_good_room_passes() {
         // All of them would make more than a thousand. Only those poll who are refused a stream.
         assert!(report.counters.entry_requests_total < 500, "listeners do not poll: {:?}", report.counters);
     });
+    // Only a long run shows that users are left behind, and all others enter in it.
+    for (way, streams) in [(Way::Stale, "0"), (Way::Stale, "1"), (Way::Late, "0")] {
+        runs.spawn(async move {
+            let policy = Policy { opens_at: 0, ..POLICY };
+            let more = ["--repeat", "0.3", "--stream-share", streams];
+            let (code, report) = rehearse_profile(LONG, policy, Fault::Forgets(way), &more).await;
+            let order = check(&report, "order");
+            assert_eq!((code, order.judgement), (1, Judgement::Bad), "{way:?}: {:#?}", report.checks);
+            assert!(order.count >= 10 && order.note.contains("only stale or late replies"), "{order:?}");
+            assert!(!order.worst.is_empty() && !order.worst_ko.is_empty(), "{order:?}");
+        });
+    }
     let all = FAULTS.into_iter().flat_map(|fault| ["0", "1"].map(|streams| (fault, streams)));
     for ((fault, policy, more, name), streams) in all {
         // No latency is measured on streams. And the room decides about a listener at an instant that is known less exactly

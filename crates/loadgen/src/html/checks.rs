@@ -103,6 +103,12 @@ fn promise(name: &str) -> Option<(Bilingual, Bilingual)> {
             "How close the first expected wait was to the actual wait. The error is measured; an objective can judge it.",
             "처음 안내한 대기 시간이 실제와 얼마나 가까웠는지 잽니다. 합격 여부는 따로 정한 목표로 판정합니다.",
         ),
+        "polling_period" => (
+            "Time to ask again",
+            "확인 주기",
+            "Users are told to ask again within a third of the time after which a silent user loses the place, and within 60 s.",
+            "다시 확인하라고 안내하는 시간은 확인을 멈추면 자리를 잃는 시간의 3분의 1과 60초를 넘지 않습니다.",
+        ),
         "evictions" => (
             "No eviction of users who poll",
             "자리 유지",

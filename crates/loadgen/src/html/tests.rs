@@ -80,6 +80,7 @@ pub(crate) fn report(text: &str, seconds: u32) -> Report {
         plan,
         lasted_ms: seconds * 1_000,
         interrupted: true,
+        runs: Vec::new(),
         gave_no_places: false,
         seconds: (0..seconds).map(second).collect(),
         streams: Streams::default(),

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::*;
-use crate::story::{Call, End, Rise, ToldOpening, ToldWait};
+use crate::story::{Call, End, Excused, Rise, ToldOpening, ToldWait};
 
 fn plan(admit_per_minute: Option<u32>) -> Plan {
     Plan {
@@ -41,6 +41,8 @@ fn story(number: u32, came_ms: u32, waits_ms: Option<u32>, in_ms: Option<u32>) -
         longest_silence_ms: 3_000,
         lapses: 0,
         silences: Vec::new(),
+        excused: None,
+        told_period_ms: Some(3_000),
         rises: 0,
         worst_rise: None,
         pass: None,
@@ -181,6 +183,82 @@ fn a_user_who_is_heard_again_is_judged_again() {
     let mut old = silent(1, 1_000, 60_000);
     old.silences.clear();
     assert_eq!(order(&[old, fresh], &[52_000]).judgement, Judgement::Good);
+}
+
+/// Users who ask as told and get only stale or late replies count as present when others have entered for a minute.
+#[test]
+fn stale_and_late_replies_do_not_excuse_a_user_who_is_left_behind() {
+    // Users who come at 1 s, ask until `to_ms`, and are told nothing that is fresh and in time.
+    let forgotten = |count: u32, from_ms, to_ms| {
+        (0..count)
+            .map(move |i| Story { excused: Some(Excused { from_ms, to_ms }), ..story(i, 1_000, None, None) })
+    };
+    // So many come at 2 s and enter one a second from 10 s on. Others come then, and have waited as they should when one of them enters.
+    let order = |forgotten: &mut dyn Iterator<Item = Story>, passes: u32| {
+        let mut stories: Vec<_> = forgotten.collect();
+        stories.extend((0..passes).map(|i| story(100 + i, 2_000, None, Some(10_000 + 1_000 * i))));
+        stories.extend((0..100).map(|i| story(300 + i, 2_500, Some(90_000), None)));
+        stories.push(story(500, 3_000, Some(95_000), None));
+        judged_as(None, &stories, "order")
+    };
+    let check = order(&mut forgotten(1, 1_000, 70_100), 20);
+    assert_eq!((check.judgement, check.count), (Judgement::Bad, 1), "{check:?}");
+    assert!(
+        check.note.contains("1 users asked as they were told and got only stale or late replies, for 60 s"),
+        "{check:?}"
+    );
+    assert!(check.worst.contains("1/0") && check.worst.contains("20 users who came later"), "{check:?}");
+    // Not for a minute yet; or only by a few, in a line that moves slowly; or by those who entered while the user did not ask.
+    for (from_ms, to_ms, passes) in [(1_000, 70_000, 20), (1_000, 90_000, 9), (11_000, 71_000, 20)] {
+        let check = order(&mut forgotten(1, from_ms, to_ms), passes);
+        assert_eq!((check.judgement, check.count), (Judgement::Good, 0), "{from_ms}..{to_ms}: {check:?}");
+        assert!(
+            check.note.contains("1 users were overtaken while") && check.note.contains("; 1 of them"),
+            "{check:?}"
+        );
+        assert!(check.note_ko.contains("60초"), "{check:?}");
+    }
+    // One of a hundred may be kept out when the run ends; not more of them, unless they were heard again.
+    let check = order(&mut forgotten(2, 1_000, 65_000), 20);
+    assert_eq!(check.judgement, Judgement::Open, "{check:?}");
+    let mut heard_again = forgotten(2, 1_000, 65_000).map(|mut story| {
+        story.lapse(Call { sent_ms: 65_000, heard_ms: 65_010 });
+        story.last_waiting = call(68_000, 68_010);
+        story
+    });
+    let check = order(&mut heard_again, 20);
+    assert_eq!(check.judgement, Judgement::Good, "{check:?}");
+    assert!(
+        check.note.contains("2 users were overtaken while") && check.note.contains("; 0 of them"),
+        "{check:?}"
+    );
+}
+
+/// Whoever obeys a period that is too long is silent, and no other check sees it.
+#[test]
+fn a_period_that_costs_the_place_is_a_fault() {
+    let told = |period_ms| Story { told_period_ms: Some(period_ms), ..story(1, 0, Some(50), None) };
+    let judged = |idle_s, period_ms| {
+        let plan = Plan { idle_s, ..plan(None) };
+        let (checks, _) = judge(&plan, 100_000, &[told(period_ms), story(2, 0, Some(50), None)], &[]);
+        checks.into_iter().find(|check| check.name == "polling_period").expect("each check is made")
+    };
+    for (idle_s, most_ms) in [(60, 20_000), (30, 10_000), (180, 60_000), (3_600, 60_000)] {
+        let check = judged(idle_s, most_ms);
+        assert_eq!((check.judgement, check.count), (Judgement::Good, 0), "{check:?}");
+        let check = judged(idle_s, most_ms + 1);
+        assert_eq!((check.judgement, check.count), (Judgement::Bad, 1), "{check:?}");
+    }
+    let check = judged(60, 1_000_000_000);
+    assert_eq!(check.figure, Some(1_000_000.0), "{check:?}");
+    assert!(check.note.contains("--idle-timeout") && check.worst.contains("1/1"), "{check:?}");
+    let nobody = [Story { told_period_ms: None, ..story(1, 0, None, Some(0)) }];
+    assert_eq!(judged_as(None, &nobody, "polling_period").judgement, Judgement::Open);
+    // A place that was lost because its holder obeyed is an eviction.
+    let gone = |period_ms| Story { end: End::Gone, longest_silence_ms: 61_100, ..told(period_ms) };
+    let evictions = |period_ms| judged_as(None, &[gone(period_ms), story(2, 0, Some(50), None)], "evictions");
+    assert_eq!(evictions(61_000).judgement, Judgement::Bad, "{:?}", evictions(61_000));
+    assert_eq!(evictions(3_000).judgement, Judgement::Good, "the user paused");
 }
 
 /// More users or a longer run do not help if the users were not answered, or not in time.
@@ -361,6 +439,11 @@ fn a_part_of_a_run_leaves_open_what_takes_all_users() {
     for name in ["rank_rises", "evictions", "errors"] {
         assert_eq!(named(&part, name).judgement, Judgement::Good, "{:?}", named(&part, name));
     }
+    // That nobody of a part overtook another of it says nothing of those who overtook them, or were overtaken.
+    let calm = [story(1, 1_000, Some(20_000), Some(30_000)), story(2, 2_000, Some(20_000), Some(31_000))];
+    assert_eq!(named(&judged(false, &calm), "order").judgement, Judgement::Good);
+    let check = named(&judged(true, &calm), "order");
+    assert!(check.judgement == Judgement::Open && check.note.contains("loadgen merge"), "{check:?}");
     // Too many of a part are too many.
     stories.extend((200..300).map(|i| story(i, 200, None, Some(50_000 + i))));
     for name in ["over_admission_60s", "over_admission_sub_window"] {
@@ -483,10 +566,11 @@ fn the_expected_wait_is_compared_with_the_actual_wait() {
 /// A user who did nothing that could show a fault is no evidence that there is none.
 #[test]
 fn what_no_user_did_stays_open() {
-    let at_once = story(1, 0, None, Some(0));
+    let at_once = Story { told_period_ms: None, ..story(1, 0, None, Some(0)) };
     for (name, missing) in [
         ("rank_rises", "--users"),
         ("evictions", "--users"),
+        ("polling_period", "--users"),
         ("entered_once", "--repeat"),
         ("order", "--users"),
     ] {
@@ -588,7 +672,7 @@ fn a_million_stories() {
         .map(|i| story(i, i / 10, Some(i / 10 + i / 4), Some(i / 10 + i / 4 + 3_000)))
         .collect();
     let (checks, _) = judge(&plan(Some(200_000)), 400_000, &stories, &[]);
-    assert_eq!(checks.len(), 9);
+    assert_eq!(checks.len(), 10);
 }
 
 /// Users who come from 0 ms on, are told that the zone opens at `opens_ms`, and enter six in six seconds from then on.

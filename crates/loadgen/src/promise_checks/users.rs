@@ -1,4 +1,4 @@
-//! Checks of each user alone: ranks, second passes, lost places, failed calls. Only passes are compared with those of others.
+//! Checks of each user alone: ranks, second passes, told periods, lost places, failed calls. Only passes are compared with those of others.
 //!
 //! Each is good only if a user did what could have shown the fault: polled again, or asked again after entering.
 //!
@@ -135,12 +135,61 @@ fn with_a_shared_pass(stories: &[Story]) -> Vec<(&Story, &Story)> {
     shared.into_iter().map(|(_, pair)| pair).collect()
 }
 
+/// The longest period that a user may be told, milliseconds.
+const LONGEST_PERIOD_MS: u32 = 60_000;
+
+/// The longest period that a user may be told in this run, milliseconds: a place lasts for three periods, so that a lost call or two do
+/// not cost it.
+fn longest_period_ms(plan: &Plan) -> u32 {
+    (plan.idle_s.saturating_mul(1_000) / 3).min(LONGEST_PERIOD_MS)
+}
+
+/// A user is told to ask again soon enough to keep the place. Whoever is not, and obeys, shows nothing in the other checks: such a user
+/// is silent.
+pub(super) fn polling_period(plan: &Plan, stories: &[Story]) -> Check {
+    let most_ms = longest_period_ms(plan);
+    let count = count(stories, |story| story.told_period_ms > Some(most_ms));
+    let Some((longest_ms, story)) =
+        stories.iter().filter_map(|story| Some((story.told_period_ms?, story))).max_by_key(|(ms, _)| *ms)
+    else {
+        let nobody = bilingual!(
+            "Nobody was told when to ask again. It takes more users than may enter in a minute (--users).",
+            "언제 다시 확인하라는 안내를 받은 사용자가 없어 판정할 수 없습니다. 1분 허용 인원보다 많은 사용자로(--users) 실행해야 합니다."
+        );
+        return check("polling_period", Judgement::Open, 0, None, nobody, None);
+    };
+    let [longest, most] = [longest_ms, most_ms].map(|ms| f64::from(ms) / 1_000.0);
+    if count == 0 {
+        let note = bilingual!(
+            "Users were told to ask again after {longest:.1} s at most; the limit is {most:.1} s.",
+            "다시 확인하라고 안내된 시간은 길어야 {longest:.1}초였습니다. 한도는 {most:.1}초입니다."
+        );
+        return check("polling_period", judged(true), 0, Some(longest), note, None);
+    }
+    let (shown, idle_s) = (grouped(count), plan.idle_s);
+    let note = bilingual!(
+        "{shown} users were told to ask again only after more than {most:.1} s, a third of the idle time of {idle_s} s (--idle-timeout) and at \
+         most 60 s. Whoever obeys may lose the place.",
+        "사용자 {shown}명이 {most:.1}초(유휴 시간 {idle_s}초의 3분의 1, 최대 60초, --idle-timeout)보다 늦게 다시 확인하라는 안내를 받았습니다. \
+         그대로 따르면 자리를 잃을 수 있습니다."
+    );
+    let who = name(story);
+    let worst = bilingual!(
+        "User {who} was told to ask again after {longest:.1} s.",
+        "사용자 {who}는 {longest:.1}초 뒤에 다시 확인하라는 안내를 받았습니다."
+    );
+    check("polling_period", judged(false), count, Some(longest), note, Some(worst))
+}
+
 /// A user who is never silent for the idle time keeps the place. Silences run from the sending of one call to the reply
-/// of the next, so the server cannot have seen longer ones. The idle time is that of the plan (`--idle-timeout`).
+/// of the next, so the server cannot have seen longer ones. The idle time is that of the plan (`--idle-timeout`). A user who was told to
+/// be silent for long is not to blame for it.
 pub(super) fn evictions(plan: &Plan, stories: &[Story]) -> Check {
     let idle_s = plan.idle_s;
     let idle_ms = idle_s.saturating_mul(1_000);
-    let lost = |story: &Story| story.end == End::Gone && story.longest_silence_ms < idle_ms;
+    let was_told = |story: &Story| story.told_period_ms > Some(longest_period_ms(plan));
+    let lost =
+        |story: &Story| story.end == End::Gone && (story.longest_silence_ms < idle_ms || was_told(story));
     let count = count(stories, lost);
     let shown = grouped(count);
     let note = match count {
@@ -149,8 +198,8 @@ pub(super) fn evictions(plan: &Plan, stories: &[Story]) -> Check {
             "계속 확인하던 사용자 중 자리를 잃은 사람은 없습니다."
         ),
         _ => bilingual!(
-            "{shown} users lost their places although they were never silent for {idle_s} s.",
-            "{idle_s}초 넘게 확인을 멈춘 적이 없는데도 {shown}명이 자리를 잃었습니다."
+            "{shown} users lost their places although they were never silent for {idle_s} s, or only because they were told to be.",
+            "{idle_s}초 넘게 확인을 멈춘 적이 없거나 안내대로 멈췄을 뿐인데도 {shown}명이 자리를 잃었습니다."
         ),
     };
     let worst = stories.iter().filter(|s| lost(s)).min_by_key(|s| s.longest_silence_ms).map(|story| {

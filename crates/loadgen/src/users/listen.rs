@@ -167,7 +167,7 @@ impl User {
         let until_us = leaves_us.min(silent_us).min(stream.overdue_us());
         // Messages that never end must not keep the user from it.
         let is_past = now_us >= leaves_us.min(stream.overdue_us().saturating_add(GRACE_US));
-        let (heard, id, retry_us) = {
+        let (heard, id, retry_ms) = {
             let mut events = stream.events.lock().await;
             // What has arrived is read first, even if this user was held up until now.
             let heard = tokio::select! {
@@ -176,10 +176,12 @@ impl User {
                 message = events.next() => Ok(message),
                 awake = crowd.sleep_until(until_us) => Err(awake),
             };
-            let retry_us =
-                events.retry_ms().map_or(RETRY_US, |retry_ms| u64::from(retry_ms.max(LEAST_MS)) * 1000);
-            (heard, events.id().map(Box::from), retry_us)
+            (heard, events.id().map(Box::from), events.retry_ms())
         };
+        if let Some(retry_ms) = retry_ms {
+            self.story.told_period(retry_ms);
+        }
+        let retry_us = retry_ms.map_or(RETRY_US, |retry_ms| u64::from(retry_ms.max(LEAST_MS)) * 1000);
         let now_us = crowd.clock.now_us();
         self.ideal_us = now_us;
         match heard {
@@ -250,6 +252,9 @@ impl User {
             {
                 (Some(token), Ok(waiting)) => {
                     self.note_answer(call.sent_ms, true);
+                    if !waiting.stale {
+                        self.note_presence(call, true);
+                    }
                     self.wait(call, now_us, token, waiting);
                     (stream.owes_from_us, stream.answered) = (now_us + self.period_us, true);
                     if self.phase == Phase::Waiting && self.due_us == now_us {

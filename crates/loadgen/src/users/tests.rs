@@ -76,6 +76,8 @@ fn a_story_records_what_the_user_heard() {
         lapses: 1,
         // The call that was refused may have been noted.
         silences: vec![Silence { kept_ms: 3_012, ended: Call { sent_ms: 6_015, heard_ms: 16_003 } }],
+        excused: Some(Excused { from_ms: 3_012, to_ms: 16_001 }),
+        told_period_ms: Some(7_000),
         rises: 1,
         worst_rise: Some(Rise { from: 20, to: 25, at_ms: 3015 }),
         pass: Some(digest("p")),
@@ -206,6 +208,62 @@ fn a_story_knows_since_when_nothing_was_answered() {
     assert_eq!(since(&[(10, 200, &place), (20, 503, ""), (30, 200, &stale)]), None);
     assert_eq!(since(&[(10, 200, &place), (20, 503, ""), (30, 200, &stale), (40, 500, "")]), Some(40));
     assert_eq!(since(&[(10, 200, &place), (20, 503, ""), (30, 410, "")]), None);
+}
+
+/// Stale and late replies excuse that others enter, from the last call by which the user was certainly present. A user who does not ask
+/// as told, and one who is cut off, has no claim for that time.
+#[test]
+fn a_story_knows_how_long_stale_and_late_replies_excuse() {
+    let crowd = crowd(0.0);
+    let excused = |replies: &[(u64, u64, Option<bool>)]| {
+        let mut user = User::new(crowd.clone(), 0, 0);
+        for &(sent_ms, took_ms, stale) in replies {
+            // The call was made when it was due.
+            user.due_us = sent_ms * 1_000;
+            match stale {
+                Some(stale) => hears(&mut user, sent_ms, sent_ms + took_ms, 200, &not_yet(2, stale)),
+                None => user.heard(Kind::Entry, sent_ms * 1_000, sent_ms * 1_000, Err("refused".into())),
+            }
+        }
+        user.story.excused.map(|excused| (excused.from_ms, excused.to_ms))
+    };
+    let (fresh, stale, failed) = (Some(false), Some(true), None);
+    assert_eq!(excused(&[(10, 5, fresh), (3_010, 5, fresh), (6_010, 5, fresh)]), None);
+    // Stale from the place on, or later.
+    assert_eq!(excused(&[(10, 5, stale), (3_010, 5, stale), (6_010, 5, stale)]), Some((10, 6_010)));
+    assert_eq!(
+        excused(&[(10, 5, fresh), (3_010, 5, fresh), (6_010, 5, stale), (9_010, 5, stale)]),
+        Some((3_010, 9_010))
+    );
+    // Two late replies and a period are more than two periods; a late one and one in time are, too, while they take turns.
+    let late = [(10, 2_000, fresh), (5_010, 2_000, fresh), (10_010, 2_000, fresh)];
+    assert_eq!(excused(&late), Some((10, 10_010)));
+    let in_turns = [(10, 5, fresh), (3_010, 4_000, fresh), (10_010, 5, fresh), (13_010, 4_000, fresh)];
+    assert_eq!(excused(&in_turns), Some((10, 13_010)));
+    // A call or two may fail meanwhile. After 10 s without an answer the time begins anew.
+    let fails = |until_ms: u64| {
+        [(10, 5, stale), (3_010, 0, failed), (until_ms, 5, stale), (until_ms + 3_000, 5, stale)]
+    };
+    assert_eq!(excused(&fails(6_010)), Some((10, 9_010)));
+    assert_eq!(excused(&fails(13_010)), Some((13_010, 16_010)));
+    // The longest time counts.
+    let twice =
+        [(10, 5, stale), (9_010, 5, stale), (12_010, 5, fresh), (15_010, 5, fresh), (18_010, 5, stale)];
+    assert_eq!(excused(&twice), Some((10, 12_010)));
+    // A pause of the user's own.
+    let mut user = User::new(crowd.clone(), 0, 0);
+    hears(&mut user, 10, 15, 200, &not_yet(2, false));
+    user.nap = Some((0, 40_000_000));
+    user.due_us = 3_010_000;
+    hears(&mut user, 3_010, 3_015, 200, &not_yet(2, false));
+    user.due_us = 46_015_000;
+    hears(&mut user, 46_015, 46_020, 200, &not_yet(2, false));
+    assert_eq!(user.story.excused, None);
+    // A generator that asks late.
+    let mut user = User::new(crowd.clone(), 0, 0);
+    hears(&mut user, 10, 15, 200, &not_yet(2, false));
+    hears(&mut user, 9_010, 9_015, 200, &not_yet(2, false));
+    assert_eq!((user.story.excused, user.story.lapses), (None, 1));
 }
 
 /// A closed or full zone says so, which is an answer. It leaves the user without a place, and so do calls that fail.

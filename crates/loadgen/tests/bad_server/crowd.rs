@@ -3,7 +3,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use loadgen::story::{Call, End, LAPSE_MS, Rise, Story, ToldWait};
+use loadgen::story::{Call, End, Excused, LAPSE_MS, Rise, Story, ToldWait};
 
 use super::room::{Answer, Room};
 
@@ -28,6 +28,8 @@ pub(crate) struct Crowd {
 
 /// The time until a retry of a call that was lost.
 const RETRY_MS: u32 = 3_000;
+/// After calls were lost for this long, the user was cut off.
+const CUT_OFF_MS: u32 = 10_000;
 
 /// SplitMix64, which gives the same numbers on every machine.
 struct Random(u64);
@@ -50,6 +52,10 @@ struct User {
     before: Option<(u32, u32)>,
     /// When the first of the calls was sent that were lost since the last reply.
     lost_ms: Option<u32>,
+    /// When the last call was sent by which the user was certainly present.
+    asks_since_ms: u32,
+    /// The user did not ask as told before the next reply.
+    paused: bool,
     leaves_ms: Option<u32>,
     naps_ms: Option<u32>,
 }
@@ -85,6 +91,8 @@ pub(crate) fn run(crowd: Crowd, room: &mut Room) -> Vec<Story> {
                 longest_silence_ms: 0,
                 lapses: 0,
                 silences: Vec::new(),
+                excused: None,
+                told_period_ms: None,
                 rises: 0,
                 worst_rise: None,
                 pass: None,
@@ -100,6 +108,8 @@ pub(crate) fn run(crowd: Crowd, room: &mut Room) -> Vec<Story> {
             rank: None,
             before: None,
             lost_ms: None,
+            asks_since_ms: 0,
+            paused: false,
             leaves_ms,
             naps_ms,
         });
@@ -143,6 +153,7 @@ pub(crate) fn run(crowd: Crowd, room: &mut Room) -> Vec<Story> {
                 && let Some(nap_ms) = user.naps_ms.take()
             {
                 pause_ms = nap_ms;
+                user.paused = true;
             }
             steps.push(Reverse((call.heard_ms + pause_ms, Step::Send, id)));
         }
@@ -161,16 +172,26 @@ impl User {
     fn hear(&mut self, heard: Call, answer: Answer) -> Option<u32> {
         // The room may have decided a call that was lost.
         let call = Call { sent_ms: self.lost_ms.take().unwrap_or(heard.sent_ms), ..heard };
+        self.paused |= heard.sent_ms - call.sent_ms >= CUT_OFF_MS;
+        let stale = matches!(answer, Answer::Wait { stale: true, .. });
+        let mut is_certain = !stale;
         let story = &mut self.story;
         story.arrived.get_or_insert(if matches!(answer, Answer::Enter { .. }) { call } else { heard });
         if let Some((sent_ms, period_ms)) = self.before
             && story.entered.is_none()
+            && !stale
         {
             let silence_ms = call.heard_ms - sent_ms;
             story.longest_silence_ms = story.longest_silence_ms.max(silence_ms);
             if silence_ms > 2 * period_ms + LAPSE_MS {
                 story.lapse(call);
+                is_certain = false;
             }
+        }
+        if std::mem::take(&mut self.paused) || is_certain || self.before.is_none() {
+            self.asks_since_ms = heard.sent_ms;
+        } else {
+            story.excuse(Excused { from_ms: self.asks_since_ms, to_ms: heard.sent_ms });
         }
         match answer {
             Answer::Enter { pass } if story.entered.is_none() => {
@@ -189,7 +210,12 @@ impl User {
                 (story.end, story.ended_ms) = (End::Gone, call.heard_ms);
                 None
             }
-            Answer::Wait { rank, eta_s, range_s, period_ms } => {
+            Answer::Wait { rank, eta_s, range_s, period_ms, .. } => {
+                story.told_period(period_ms);
+                if stale {
+                    self.before.get_or_insert((heard.sent_ms, period_ms));
+                    return Some(period_ms);
+                }
                 story.last_waiting = Some(heard);
                 story.first_told.get_or_insert(ToldWait { eta_s, range_s, rank, at_ms: call.heard_ms });
                 if let Some(from) = self.rank.filter(|&from| from < rank) {

@@ -27,7 +27,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 
-use super::room::{Answer, Fault, Mute, Policy, Room};
+use super::room::{Answer, Fault, Mute, Policy, Room, Way};
 
 /// The only zone.
 pub(crate) const ZONE: &str = "TEST_ZONE";
@@ -38,6 +38,9 @@ const LATE: Duration = Duration::from_secs(1);
 const STALL_EVERY: Duration = Duration::from_secs(20);
 /// During a stall nothing is answered for this time.
 const STALL: Duration = Duration::from_secs(3);
+
+/// With `Way::Late` the answers are this late: two of them and a polling period of a second are more than two periods and half a second.
+const TOO_LATE: Duration = Duration::from_millis(2_700);
 
 /// A stream sends this many events, and then `reconnect`.
 const EVENTS: usize = 4;
@@ -127,6 +130,10 @@ impl Server {
             ("/traffic/entry", None) => return problem(StatusCode::UNAUTHORIZED, "bad_token"),
             _ => return problem(StatusCode::NOT_FOUND, "not_found"),
         };
+        // The place itself comes in time.
+        if path == "/traffic/entry" && self.decide(|room, _| room.forgets(ticket)) == Some(Way::Late) {
+            sleep(TOO_LATE).await;
+        }
         match answer {
             Answer::Enter { pass } => json_reply(StatusCode::OK, &entered(ticket, pass)),
             answer @ Answer::Wait { .. } => json_reply(
@@ -202,7 +209,7 @@ impl Server {
 
 /// Sends what tells a listener nothing, until the listener has gone.
 async fn say_nothing(mute: Mute, is_first: bool, events: mpsc::Sender<String>) {
-    let place = waiting(Answer::Wait { rank: 1, eta_s: 1, range_s: (1, 1), period_ms: 1_000 });
+    let place = waiting(Answer::Wait { rank: 1, eta_s: 1, range_s: (1, 1), period_ms: 1_000, stale: false });
     let said = match mute {
         Mute::Comments | Mute::OneWait => ":\n\n".to_owned(),
         Mute::Unreadable => "event: wait\ndata: {\n\n".to_owned(),
@@ -228,10 +235,10 @@ fn entered(ticket: usize, pass: u64) -> Value {
 }
 
 fn waiting(answer: Answer) -> Value {
-    let Answer::Wait { rank, eta_s, range_s, period_ms } = answer else { return Value::Null };
+    let Answer::Wait { rank, eta_s, range_s, period_ms, stale } = answer else { return Value::Null };
     json!({
         "rank": rank, "etaSeconds": eta_s, "etaRange": [range_s.0, range_s.1],
-        "pollingPeriod": period_ms, "stale": false,
+        "pollingPeriod": period_ms, "stale": stale,
     })
 }
 

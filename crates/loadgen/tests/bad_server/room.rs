@@ -28,10 +28,27 @@ pub(crate) enum Fault {
     WrongEta,
     /// Answers a second late, and for 3 s in every 20 s not at all. The HTTP server does this.
     Stalls,
+    /// One user in five asks as told and is never let in, while all others are.
+    Forgets(Way),
     /// Streams tell nothing that can be read. The HTTP server does this.
     #[allow(dead_code, reason = "only one of the tests has listeners")]
     Mute(Mute),
 }
+
+/// What a user is answered who is never let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// To ask again in an hour.
+    InAnHour,
+    /// The last known place, marked stale.
+    Stale,
+    /// The right place, so late that the user may have counted as absent. The HTTP server does this.
+    #[allow(dead_code, reason = "only one of the tests waits for replies")]
+    Late,
+}
+
+/// Of so many users one is forgotten.
+const FORGOTTEN: usize = 5;
 
 /// What a stream says that tells nothing.
 #[allow(dead_code, reason = "only one of the tests has listeners")]
@@ -64,7 +81,7 @@ pub(crate) struct Policy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Enter { pass: u64 },
-    Wait { rank: u64, eta_s: u32, range_s: (u32, u32), period_ms: u32 },
+    Wait { rank: u64, eta_s: u32, range_s: (u32, u32), period_ms: u32, stale: bool },
     Gone,
 }
 
@@ -75,6 +92,7 @@ struct Ticket {
     polls: u32,
     pass: Option<u64>,
     gone: bool,
+    forgotten: bool,
 }
 
 /// The room.
@@ -98,7 +116,18 @@ impl Room {
         let nobody = !self.tickets.iter().any(|ticket| self.is_present(ticket, now_ms));
         let id = self.tickets.len();
         let period_ms = self.policy.polling_ms;
-        self.tickets.push(Ticket { seen_ms: now_ms, period_ms, polls: 0, pass: None, gone: false });
+        let forgotten = self.forgets(id).is_some();
+        self.tickets.push(Ticket {
+            seen_ms: now_ms,
+            period_ms,
+            polls: 0,
+            pass: None,
+            gone: false,
+            forgotten,
+        });
+        if forgotten {
+            return (id, self.place(id, now_ms));
+        }
         let jumps = self.fault == Fault::Reorders && id % 2 == 1 && self.free(true, now_ms) > 0;
         if jumps || (nobody && self.free(false, now_ms) > 0) {
             return (id, self.admit(id, now_ms));
@@ -123,6 +152,9 @@ impl Room {
         }
         self.tickets[id].seen_ms = now_ms;
         self.tickets[id].polls += 1;
+        if ticket.forgotten {
+            return self.place(id, now_ms);
+        }
         let before = match self.fault {
             // Every other one stands behind all the others, and so is overtaken for long, however busy the machine is.
             Fault::Reorders if id % 2 == 1 => 0,
@@ -135,12 +167,22 @@ impl Room {
         if before < self.free(true, now_ms) { self.admit(id, now_ms) } else { self.place(id, now_ms) }
     }
 
+    /// How a user with this number is forgotten, if so.
+    pub(crate) fn forgets(&self, id: usize) -> Option<Way> {
+        match self.fault {
+            Fault::Forgets(way) if id % FORGOTTEN == FORGOTTEN - 1 => Some(way),
+            _ => None,
+        }
+    }
+
     fn is_live(&self, ticket: &Ticket, now_ms: u32) -> bool {
         ticket.pass.is_none() && !ticket.gone && now_ms - ticket.seen_ms < self.policy.idle_ms
     }
 
     fn is_present(&self, ticket: &Ticket, now_ms: u32) -> bool {
-        self.is_live(ticket, now_ms) && now_ms - ticket.seen_ms <= 2 * ticket.period_ms + 500
+        self.is_live(ticket, now_ms)
+            && !ticket.forgotten
+            && now_ms - ticket.seen_ms <= 2 * ticket.period_ms + 500
     }
 
     fn admit(&mut self, id: usize, now_ms: u32) -> Answer {
@@ -190,11 +232,16 @@ impl Room {
             rank += u64::from(now_ms / 5_000 % 2) * 40;
         }
         let slot_ms = self.slot(present, now_ms) - now_ms;
-        let period_ms = slot_ms.clamp(100, self.policy.polling_ms);
+        let period_ms = match self.forgets(id) {
+            Some(Way::InAnHour) => 3_600_000,
+            Some(_) => self.policy.polling_ms,
+            None => slot_ms.clamp(100, self.policy.polling_ms),
+        };
+        let stale = self.forgets(id) == Some(Way::Stale);
         self.tickets[id].period_ms = period_ms;
         let part = if self.fault == Fault::WrongEta { 4 } else { 1 };
         let eta_s = slot_ms.div_ceil(1_000) / part;
-        Answer::Wait { rank, eta_s, range_s: (eta_s * 4 / 5, eta_s * 5 / 4 + 3), period_ms }
+        Answer::Wait { rank, eta_s, range_s: (eta_s * 4 / 5, eta_s * 5 / 4 + 3), period_ms, stale }
     }
 
     /// When the slot of a user with this many present users ahead becomes free.

@@ -207,6 +207,7 @@ async fn a_run_that_is_interrupted_twice_ends_at_once() {
     while let Some(line) = lines.next_line().await.expect("text") {
         last = line;
     }
+    assert!(!dir.path().join("run.json").exists(), "there is no report");
     assert!(last.contains("stopped at once") && last.contains("no report"), "{last}");
 }
 
@@ -340,9 +341,10 @@ async fn a_dead_worker_fails_the_run_and_the_report_says_so() {
     let worker: i32 = children.split_whitespace().next().expect("the run").parse().expect("the run");
     kill_process(Pid::from_raw(worker).expect("the run"), Signal::KILL).expect("the run");
     let (code, run) = end(child, dir.path()).await;
-    assert_eq!(code, 2);
+    // What the users of the other worker saw says little, so nobody is to blame.
+    assert_eq!((code, run.verdict.exit_code, run.verdict.outcome), (2, 2, Judgement::Open));
     let check = run.report.checks.iter().find(|check| check.name == "generator").expect("the run");
-    assert_eq!(check.judgement, Judgement::Bad);
+    assert_eq!(check.judgement, Judgement::Open);
     assert!(check.note.contains("died"), "{}", check.note);
 }
 
