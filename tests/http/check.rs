@@ -746,9 +746,13 @@ pub(crate) fn a_form_is_not_lost_silently() {
     assert!(
         page.text().contains("What you sent was not delivered") && page.text().contains("\"resend\":true")
     );
+    let no_script =
+        "<noscript><p >Without JavaScript this page does not ask by itself. Reload it now and then";
+    assert!(page.text().contains(no_script), "{}", page.text());
     assert!(!page.text().contains("http-equiv=\"refresh\""), "{}", page.text());
     let page = ada.ask("GET /order", &[PAGE]);
     assert!(page.text().contains("http-equiv=\"refresh\""), "{}", page.text());
+    assert!(!page.text().contains(no_script), "{}", page.text());
 
     weir.setup().write_config(&config(&zone("Z", 60, "mode = \"closed\""), SITE));
     weir.signal(Signal::HUP);

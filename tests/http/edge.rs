@@ -78,9 +78,20 @@ pub(crate) fn oversized_requests() {
         (client.reply().expect("a reply"), client)
     };
     let lines = |count: usize| (0..count).map(|n| format!("X-{n}: y\r\n")).collect::<String>();
-    assert_eq!(get(&lines(31)).0.status, 200, "32 headers with Host");
+    assert_eq!(get(&lines(63)).0.status, 200, "64 headers with Host");
+    assert_eq!(
+        get(&(lines(62) + &"Cookie: a=b\r\n".repeat(30))).0.status,
+        200,
+        "cookies in a field each count as one"
+    );
     assert_eq!(get(&format!("X: {}\r\n", "x".repeat(7_900))).0.status, 200, "a head just under 8 KiB");
-    for over in [lines(32), lines(500), format!("X: {}\r\n", "x".repeat(8_200)), "x".repeat(100_000)] {
+    for over in [
+        lines(64),
+        lines(63) + &"Cookie: a=b\r\n".repeat(2),
+        lines(500),
+        format!("X: {}\r\n", "x".repeat(8_200)),
+        "x".repeat(100_000),
+    ] {
         let (reply, mut client) = get(&over);
         assert_eq!((reply.status, reply.problem().as_str()), (431, "head_too_large"));
         assert_closed(&reply, &mut client);

@@ -558,6 +558,7 @@ pub(crate) fn plain_http_is_told_so() {
     assert_eq!((reply.status, reply.problem().as_str()), (400, "malformed_http"));
     assert!(reply.text().contains("https://") && reply.closes() && client.ends(), "{reply:?}");
     assert_eq!(site.weir.admin_get("/healthz").status, 200, "the admin listener stays plain");
+    assert_eq!(counted(&site.weir, "weir_tls_handshakes_failed_total"), 1);
 }
 
 /// TLS 1.2 and 1.3, with and without a protocol. A client that knows other protocols only is refused, as RFC 7301 says.
@@ -610,7 +611,7 @@ pub(crate) fn oversized_and_ambiguous_requests() {
         };
         let mut two = site.connect(site.two()).await;
         let long = "x".repeat(9_000);
-        let many: Vec<String> = (0..33).map(|n| format!("x-{n}")).collect();
+        let many: Vec<String> = (0..65).map(|n| format!("x-{n}")).collect();
         let many: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "y")).collect();
         for (request, status) in [
             (with(&[("host", "test")]), 200),
@@ -618,6 +619,8 @@ pub(crate) fn oversized_and_ambiguous_requests() {
             (with(&[("host", "test"), ("host", "other")]), 400),
             (with(&[("x", &long)]), 431),
             (with(&many), 431),
+            // A browser sends a field for each cookie.
+            (with(&[("cookie", "name=value"); 90]), 200),
             (post("/traffic/wait", &" ".repeat(5_000)), 413),
             (post("/traffic/wait", "{"), 400),
         ] {

@@ -8,12 +8,10 @@
 mod spelling;
 
 pub(crate) use spelling::host;
-
-use std::net::IpAddr;
+pub use spelling::network;
 
 use admission::ZoneId;
 use http::header::{HeaderName, USER_AGENT};
-use ipnet::IpNet;
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -183,9 +181,8 @@ fn conditions(fields: &Object, action: &RouteAction) -> Result<Vec<Condition>, R
     }
     if let Some(value) = fields.get("address") {
         let network = |text: &str| {
-            let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-            let what = format!("`{text}` is not a network; write one as in 10.0.0.0/8");
-            net.map(spelling::network).map_err(|_| fault("address", what))
+            let what = || format!("`{text}` is not a network; write one as in 10.0.0.0/8");
+            spelling::network(text).ok_or_else(|| fault("address", what()))
         };
         found.push(Condition::Address(list(value, "address", network)?));
     }

@@ -34,7 +34,10 @@ use crate::{
     access::AdminToken,
     draws::DrawSettings,
     fanout::FanoutSettings,
-    http::{cors::Origins, waiting_page::WaitSettings},
+    http::{
+        cors::Origins,
+        waiting_page::{WaitSettings, target::Target},
+    },
     keys::SealSettings,
     otlp::OtlpSettings,
     output::one_line,
@@ -245,6 +248,12 @@ impl Config {
     pub fn idle_timeout(&self, longest_ms: u32) -> Duration {
         let following = Duration::from_secs(u64::from(longest_ms.div_ceil(1_000) + 30).max(75));
         self.idle_timeout_given.unwrap_or(following)
+    }
+
+    /// The zones with a target that the configuration does not have.
+    pub fn targets_without_zone(&self) -> impl Iterator<Item = &ZoneId> {
+        let is_known = |zone: &&ZoneId| self.zones.iter().any(|(id, _)| id == *zone);
+        self.wait.targets.iter().filter_map(Target::zone).filter(move |zone| !is_known(zone))
     }
 
     /// The longest polling period of the file's zones, in milliseconds.

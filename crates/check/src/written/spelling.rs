@@ -186,14 +186,14 @@ fn merged(path: &str) -> String {
     path
 }
 
-/// A network in the form in which clients' addresses are compared: IPv4 addresses within IPv6 are IPv4.
-pub(super) fn network(net: IpNet) -> IpNet {
-    match net {
-        IpNet::V6(six) => match (six.addr().to_canonical(), six.prefix_len().checked_sub(96)) {
-            (IpAddr::V4(address), Some(len)) => Ipv4Net::new(address, len).map_or(net, IpNet::V4),
-            _ => net,
-        },
-        IpNet::V4(_) => net,
+/// A network, or a single address, in the form in which clients' addresses are compared: IPv4 addresses within IPv6 are IPv4.
+#[must_use]
+pub fn network(text: &str) -> Option<IpNet> {
+    let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()?;
+    let IpNet::V6(six) = net else { return Some(net) };
+    match (six.addr().to_canonical(), six.prefix_len().checked_sub(96)) {
+        (IpAddr::V4(address), Some(len)) => Ipv4Net::new(address, len).ok().map(IpNet::V4),
+        _ => Some(net),
     }
 }
 
@@ -300,9 +300,10 @@ mod tests {
         for (written, compared) in [
             ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
             ("::ffff:0:0/90", "::ffff:0.0.0.0/90"),
+            ("::ffff:10.1.2.3", "10.1.2.3/32"),
             ("2001:db8::/32", "2001:db8::/32"),
         ] {
-            assert_eq!(network(written.parse().expect("a network")).to_string(), compared);
+            assert_eq!(network(written).expect("a network").to_string(), compared);
         }
     }
 

@@ -34,6 +34,26 @@ fn a_whole_file() {
 }
 
 #[test]
+fn networks_are_read_as_addresses_are_compared() {
+    let text = format!(
+        "trusted_proxies = [\"::ffff:10.0.0.9\"]\n[limit]\ncarrier_nats = [\"::ffff:10.0.0.0/104\"]\n{ZONE}"
+    );
+    let config = from_text("w.toml", &text).expect("right");
+    let read = [&config.trusted_proxies[..], &config.limit.carrier_nats].concat();
+    assert_eq!(read.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.9/32", "10.0.0.0/8"]);
+}
+
+#[test]
+fn a_target_of_no_zone_is_warned_of() {
+    let of = |zone: &str| {
+        let text = format!("{ZONE}[[wait.target]]\nzone = \"{zone}\"\nurl = \"https://shop.example/\"\n");
+        from_text("w.toml", &text).expect("right").dangers
+    };
+    assert_eq!(of("A"), Vec::<String>::new());
+    assert!(of("B")[0].contains("the zone B, which the configuration does not have"));
+}
+
+#[test]
 fn a_zone_may_have_a_notice() {
     let text = "[[zone]]\nid = \"A\"\n[zone.notice]\nen = \"Back at noon.\"\nko = \"\"\"안내\n둘째 줄\"\"\"\n\
                 [[zone]]\nid = \"B\"\nnotice = { pt-br = \"x\" }\n[[zone]]\nid = \"C\"\n";

@@ -1,6 +1,6 @@
 //! Reads single values, wherever they are given: words, networks and addresses.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use ipnet::IpNet;
 use store::redis::address::Address;
@@ -26,8 +26,8 @@ pub(super) fn no_such_word(word: &str, known: &[&str]) -> String {
 
 /// A network, or a single address.
 pub(super) fn network(text: &str, origin: &Origin) -> Result<IpNet, ConfigFault> {
-    let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    net.map_err(|_| origin.fault(format!("`{text}` is not a network; write one as in 10.0.0.0/8")))
+    let fault = || origin.fault(format!("`{text}` is not a network; write one as in 10.0.0.0/8"));
+    check::written::network(text).ok_or_else(fault)
 }
 
 /// The address of a socket, which is a number and a port.

@@ -9,7 +9,7 @@ use axum::{
     middleware::Next,
     response::{IntoResponse as _, Response},
 };
-use hyper::header::HeaderMap;
+use hyper::header::{COOKIE, HeaderMap};
 
 use super::{
     MAX_FIELDS, Peer,
@@ -53,7 +53,8 @@ pub(super) async fn limit_fields(request: Request, next: Next) -> Response {
 /// # Errors
 /// A head with more than [`MAX_FIELDS`] fields. The connection ends with it.
 pub(super) fn check_fields(headers: &HeaderMap) -> Result<(), Problem> {
-    if headers.len() > MAX_FIELDS {
+    let more_cookies = headers.get_all(COOKIE).iter().count().saturating_sub(1);
+    if headers.len() - more_cookies > MAX_FIELDS {
         return Err(Problem::from(HEAD_TOO_LARGE).closing());
     }
     Ok(())

@@ -128,6 +128,7 @@ impl Observer for ListenerObserver {
                     connections.refused_of_client.increment(1);
                     self.warn(client);
                 }
+                Refusal::Plaintext => connections.handshakes_failed.increment(1),
                 _ => {}
             }
         }

@@ -211,11 +211,7 @@ fn advice_on(error: &io::Error, otherwise: &'static str) -> &'static str {
 
 /// Pages of zones that do not exist lead nowhere.
 fn targets(config: &Config, report: &mut Report) {
-    let is_known = |zone: &str| config.zones.iter().any(|(id, _)| id.as_str() == zone);
-    for zone in config.wait.targets.iter().filter_map(|target| target.zone()) {
-        if is_known(zone.as_str()) {
-            continue;
-        }
+    for zone in config.targets_without_zone() {
         let found =
             format!("a [[wait.target]] is for the zone {zone}, which the configuration does not have");
         let advice = match config.store {

@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// The names of the values in the page.
-const VALUES: [&str; 18] = [
+const VALUES: [&str; 20] = [
     "title",
     "heading",
     "notice",
@@ -45,10 +45,12 @@ const VALUES: [&str; 18] = [
     "stock",
     "beyond",
     "explanation",
+    "no_script",
     "go",
     "style",
     "script",
     "refresh",
+    "no_script_hidden",
     "notice_hidden",
     "place_hidden",
     "reason_hidden",
@@ -237,15 +239,17 @@ impl Blocked<'_> {
     pub(super) fn page(&self) -> Response<Full<Bytes>> {
         let (built_in, texts, words) = (&*BUILT_IN, texts(self.language), self.words());
         let hidden = |is_hidden: bool| if is_hidden { "hidden" } else { "" };
-        // A browser without scripts loads the page anew. What was sent with a form, only its sender can send again.
+        // A browser without scripts loads the page anew. What was sent with a form, only its sender can send again: the page says so.
         let refresh_s = self.period_ms().div_ceil(1_000).max(2);
         let refresh = if self.is_safe {
             format!("<noscript><meta http-equiv=\"refresh\" content=\"{refresh_s}\"></noscript>\n")
         } else {
             String::new()
         };
-        let for_script = ["gate_entered", "gate_resend", "trouble_offline"];
         let kept = self.kept(texts);
+        let no_script =
+            if self.is_safe { String::new() } else { texts.get("gate_no_script").replace("{idle}", &kept) };
+        let for_script = ["gate_entered", "gate_resend", "trouble_offline"];
         let named = for_script.map(|name| {
             let short = name.rsplit('_').next().unwrap_or_default();
             (short.to_owned(), Value::from(texts.get(name).replace("{idle}", &kept)))
@@ -266,6 +270,8 @@ impl Blocked<'_> {
             ("stock", &words.stock),
             ("beyond", &words.beyond),
             ("explanation", &words.explanation),
+            ("no_script", &no_script),
+            ("no_script_hidden", hidden(self.is_safe)),
             ("go", texts.get("gate_go")),
             ("style", &built_in.style),
             ("script", &built_in.script),
