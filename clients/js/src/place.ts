@@ -21,7 +21,7 @@ const SILENT_MS = 12_000;
  * for 10 s and for three periods at least.
  */
 const LATE_MS = 5_000;
-/** The pause after streams that delivered nothing, or did not last. A proxy may buffer or cut streams, and that does not change soon. */
+/** The pause after streams that were refused, delivered nothing, or did not last. Proxies do that, and it does not change soon. */
 const NO_STREAM_MS = 60_000;
 /** A stream that ends sooner, or within its own polling period, did not last: it costs more than polls. */
 const LASTING_MS = 10_000;
@@ -497,7 +497,7 @@ export class Place {
     });
   }
 
-  /** Follows a stream to its end. Not by `EventSource`: so the token is in a header and not in an address, and a refusal has a body. */
+  /** Follows a stream to its end. Not by `EventSource`, so the token is in a header and not in an address. */
   async #follow(run: Run, token: string): Promise<number> {
     const stream = new AbortController();
     const abort = () => stream.abort();
@@ -529,9 +529,7 @@ export class Place {
       const address = `${this.#server}traffic/stream?zone=${encodeURIComponent(this.#zone)}`;
       const reply = await this.#platform.fetch(address, { method: "GET", headers, signal: stream.signal, ...ALWAYS });
       if (!reply.ok) {
-        const problem = await problemOfReply(reply);
-        if (problem.code !== "too_many_streams") throw problem;
-        // Other users behind this address have its streams. A poll keeps the place.
+        // It says nothing about the place: a proxy may refuse only streams, or change what they ask for. A poll keeps the place, and tells.
         this.#noStreamUntil = this.#platform.steadyMs() + NO_STREAM_MS;
         return 0;
       }

@@ -720,14 +720,35 @@ test("a stream whose lines a proxy ends with CR, or with CR and LF, is read, whe
   }
 });
 
-test("a refusal of streams alone leads to polls, and a problem in a stream ends the place", async () => {
-  const many = { problem: { status: 429, code: "too_many_streams" }, headers: { "retry-after": "30" } };
-  const world = new World(({ call }) => (call === "stream" ? many : waiting("t1")));
-  const place = begin(world, { streams: true });
-  await world.run(5_000);
-  assert.ok(asked(world).filter((call) => call === "entry t1").length >= 5);
-  assert.equal(place.state.trouble, null);
+test("a refusal of the stream, whoever sends it, leads to polls at once, and says nothing about the place", async () => {
+  const page = (status, headers) => ({ raw: { status, type: "text/html", body: "<h1>No</h1>" }, headers });
+  for (const refusal of [
+    { problem: { status: 429, code: "too_many_streams" }, headers: { "retry-after": "30" } },
+    // A proxy that leaves `Last-Event-ID` out makes Weir say this.
+    { problem: { status: 400, code: "missing_field" } },
+    { problem: { status: 410, code: "gone" } },
+    page(503, { "retry-after": "15" }),
+    page(429, { "retry-after": "120" }),
+    page(404),
+    page(403),
+    page(502),
+    page(302, { location: "/portal" }),
+  ]) {
+    const world = new World(({ call }) => (call === "stream" ? refusal : waiting("t1")));
+    const place = begin(world, { streams: true });
+    const troubles = new Set();
+    place.subscribe(({ trouble }) => troubles.add(trouble));
+    await world.run(59_000);
+    const times = (call) => world.calls.filter((seen) => seen.call === call).map(({ atMs }) => atMs);
+    const [first, ...polls] = times("entry");
+    assert.deepEqual([times("stream").length, first, [...troubles]], [1, 0, [null]], JSON.stringify(refusal));
+    assert.ok(polls.length >= 58, `${polls.length} polls in 59 s`);
+    await world.run(5_000);
+    assert.equal(times("stream").length, 2, "it tries again after a minute");
+  }
+});
 
+test("a problem in a stream ends the place", async () => {
   const open = source();
   const ends = new World(({ call }) => (call === "stream" ? { stream: iterable(open) } : waiting("t1")));
   const ended = begin(ends, { streams: true });
