@@ -753,7 +753,7 @@ test("a problem in a stream ends the place", async () => {
   const ends = new World(({ call }) => (call === "stream" ? { stream: iterable(open) } : waiting("t1")));
   const ended = begin(ends, { streams: true });
   await ends.run(0);
-  open.send(event("problem", { status: 410, code: "gone", title: "The place was dropped" }));
+  open.send(event("problem", { type: "urn:weir:problem:gone", status: 410, code: "gone", title: "The place was dropped" }));
   await ends.run(0);
   assert.deepEqual([ended.state.kind, ended.state.trouble.code, ended.state.trouble.action], ["ended", "gone", "new place"]);
 });
