@@ -231,10 +231,10 @@ export class Place {
   leave(): void {
     if (this.#isStopped) return;
     const token = this.#kept?.token;
-    const isOver = this.#state.kind === "ended" || this.#state.kind === "left";
+    const isShared = this.#state.kind === "joining" || this.#state.kind === "waiting";
     this.#end("give up");
-    // A place that ended is this tab's own. Another tab may have taken a new one.
-    if (isOver) this.#forget();
+    // A place that ended or entered is this tab's own. Another tab may have taken a new one.
+    if (!isShared) this.#forget();
     else if (token) this.#keep(null);
     else this.#giveUpStored();
     if (token) this.#giveUp(token);
