@@ -347,15 +347,16 @@ export class Place {
   async #keyOfJoin(run: Run): Promise<string | null> {
     if (this.#joinKey) return this.#joinKey;
     const now = this.#platform.deviceMs();
-    let key = this.#platform.key();
+    let key: string | null = null;
     this.#isKeySent = false;
     try {
+      key = this.#platform.key();
       const [kept, at] = ((await this.#storage?.get(this.#key + KEY)) ?? "").split(" ");
       const ageMs = now - Number(at);
       if (kept && kept !== this.#goneKey && ageMs >= -KEY_AHEAD_MS && ageMs < KEY_MS) [key, this.#isKeySent] = [kept, true];
       else if (key) await this.#storage?.set(this.#key + KEY, `${key} ${now}`);
     } catch {
-      // Without storage, the key lasts as long as the page.
+      // Without storage, the key lasts as long as the page. Without good randomness, there is none.
     }
     if (!run.isOver) this.#joinKey = key;
     return key;
@@ -762,13 +763,13 @@ export class Place {
 /** Begins a place. Throws a `TypeError` if `zone` is empty or `server` is not a plain address of http or https. */
 export function begin(server: string, zone: string, platform: () => Platform): Place {
   if (typeof zone !== "string" || zone === "") throw new TypeError("wait: zone must be a zone's id");
-  let url: URL | null = null;
+  let address = "";
   try {
-    url = new URL(server.endsWith("/") ? server : `${server}/`, globalThis.location?.href);
+    // Only `href`: the other fields of React Native's URL throw up to 0.79.
+    address = new URL(server.endsWith("/") ? server : `${server}/`, globalThis.location?.href).href;
   } catch {
     // Reported below.
   }
-  const isPlain = url && /^https?:$/.test(url.protocol) && !(url.username || url.password || url.search || url.hash);
-  if (url && isPlain) return new Place(platform(), url.href, zone);
+  if (/^https?:\/\/[^/?#@]+\/[^?#]*$/.test(address)) return new Place(platform(), address, zone);
   throw new TypeError(`wait: server must be an address like https://weir.example, not "${server}"`);
 }

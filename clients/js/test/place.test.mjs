@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { built } from "./built.mjs";
 import { World, settle } from "./world.mjs";
 
-const { NoEntry, native, wait } = await built("index");
+const { NoEntry, native, node, wait } = await built("index");
 
 const KEY = "weir https://weir.test/ Z";
 const waiting = (token = "t1", more = {}) => ({ waiting: { token, rank: 2, pollingPeriod: 1_000, ...more } });
@@ -336,10 +336,49 @@ test("a key in the storage ends with the taking of the place", async () => {
 });
 
 test("without good randomness a place has no key", async () => {
-  const world = worldOf("lost", entered);
-  begin(world, { key: () => null });
-  await world.run(2_000);
-  assert.deepEqual(world.calls.map(({ body }) => body), [{ zoneId: "Z" }, { zoneId: "Z" }]);
+  const throws = () => {
+    throw new Error("not implemented");
+  };
+  for (const key of [() => null, throws]) {
+    const world = worldOf("lost", entered);
+    begin(world, { key });
+    await world.run(2_000);
+    assert.deepEqual(world.calls.map(({ body }) => body), [{ zoneId: "Z" }, { zoneId: "Z" }]);
+  }
+});
+
+test("a machine with another crypto, or none, has no good randomness", (t) => {
+  const { key } = node();
+  assert.match(key(), /^[0-9a-z]{28}$/);
+  const own = Object.getOwnPropertyDescriptor(globalThis, "crypto");
+  t.after(() => Object.defineProperty(globalThis, "crypto", own));
+  for (const value of [undefined, null, {}, { subtle: {} }]) {
+    Object.defineProperty(globalThis, "crypto", { configurable: true, value });
+    assert.equal(key(), null);
+  }
+});
+
+test("a place begins where URL has nothing but href, as in React Native up to 0.79", async (t) => {
+  const own = globalThis.URL;
+  t.after(() => (globalThis.URL = own));
+  class Bare {
+    constructor(text) {
+      this.href = text.endsWith("/") ? text : `${text}/`;
+    }
+  }
+  for (const name of ["protocol", "username", "password", "search", "hash", "host", "origin", "pathname"]) {
+    Object.defineProperty(Bare.prototype, name, {
+      get() {
+        throw new Error("not implemented");
+      },
+    });
+  }
+  const platform = worldOf(entered).platform({ fetch: () => new Promise(() => {}) });
+  globalThis.URL = Bare;
+  wait({ server: "https://weir.test/queue", zone: "Z", platform }).stop();
+  for (const server of ["weir.test", "ftp://weir.test", "https://user@weir.test", "https://weir.test/?a=1", "https://weir.test/#x"]) {
+    assert.throws(() => wait({ server, zone: "Z", platform }), /server must be an address/, server);
+  }
 });
 
 test("texts in the storage that are no places are ignored", async () => {
