@@ -30,6 +30,8 @@ async function publisher(t) {
     if (request.url === "/elsewhere") return response.end(JSON.stringify(vectors.sets.a));
     assert.equal(request.url, "/.well-known/jwks.json");
     at.fetches += 1;
+    // As a cache does that has older keys.
+    if (request.headers["cache-control"] !== "no-cache") return response.end('{"keys":[]}');
     const { set, status = 200, body, padding = 0, redirect, hang, endless, trickle } = at.what;
     if (hang) return;
     if (redirect) return response.writeHead(302, { location: "/elsewhere" }).end();
