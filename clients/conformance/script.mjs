@@ -101,6 +101,6 @@ export function httpOf(reply) {
     return json(200, "application/json", { canEnter: false, token, waiting: { ...WAITING, ...fields } });
   }
   if (entered) return json(200, "application/json", { canEnter: true, ...entered });
-  if (problem) return json(problem.status, "application/problem+json", { type: "about:blank", title: problem.code, ...problem });
+  if (problem) return json(problem.status, "application/problem+json", { type: `urn:weir:problem:${problem.code}`, title: problem.code, ...problem });
   return { status: raw.status, headers: { "content-type": raw.type, ...headers }, body: raw.body };
 }

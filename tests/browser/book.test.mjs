@@ -102,6 +102,10 @@ test("the example for passes accepts each once, and forgets a withdrawn key afte
   const spend = async (jti) => !spent.has(jti) && Boolean(spent.add(jti));
   const accept = new Function("createRemoteJWKSet", "jwtVerify", "spend", `${code}; return accept;`)(createRemoteJWKSet, jwtVerify, spend);
   const pass = async () => (await weir.ask("/traffic/wait", { zoneId: "Z" })).body.pass;
+  const fresh = await pass();
+  t.mock.timers.enable({ apis: ["Date"], now: Date.now() - 4_000 });
+  await accept(fresh, "Z");
+  t.mock.timers.reset();
   const [first, second, third] = [await pass(), await pass(), await pass()];
   await accept(first, "Z");
   await assert.rejects(accept(first, "Z"), /was used/);

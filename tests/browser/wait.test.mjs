@@ -331,7 +331,7 @@ test("an operator's template is filled in", async (t) => {
 });
 
 /// Each state, with the replies that lead to it. `says` are the replies to polls in order; the last one repeats.
-const problem_of = (status, code, headers = {}) => ({ status, headers, body: { code, title: code, status } });
+const problem_of = (status, code, headers = {}) => ({ status, headers, body: { type: `urn:weir:problem:${code}`, code, title: code, status } });
 const PASS = { body: { canEnter: true, token: "t".repeat(52), pass: "a.b.c" } };
 const STATES = [
   ["waiting", "waiting", [wait_of({})]],

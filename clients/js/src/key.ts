@@ -2,6 +2,6 @@
 
 /** 128 random bits as 28 letters and digits. Null where the machine has no good randomness, as React Native without a polyfill. */
 export function randomKey(): string | null {
-  const words = globalThis.crypto?.getRandomValues(new Uint32Array(4));
+  const words = globalThis.crypto?.getRandomValues?.(new Uint32Array(4));
   return words ? Array.from(words, (word) => word.toString(36).padStart(7, "0")).join("") : null;
 }

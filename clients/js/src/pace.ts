@@ -1,10 +1,16 @@
 // When to ask again. Pure: random numbers and times are arguments.
 //
 // Invariants: the client asks up to 5 % before the period that it was told has passed, and never after it by its own choice. It never
-// tries again before `Retry-After`. No pause is longer than LONGEST_PAUSE_MS, because timers of 2^31 ms and more fire at once.
+// tries again before `Retry-After` of Weir. No pause is longer than LONGEST_PAUSE_MS, because timers of 2^31 ms and more fire at once.
 
 /** The longest time that a call may take, in milliseconds. It is also the longest back-off without a `Retry-After`. */
 export const SLOWEST_MS = 15_000;
+
+/**
+ * The longest `Retry-After` of a reply that is not Weir's, in milliseconds: SLOWEST_MS with the quarter that is added to it. Whoever sends it
+ * does not know that a silent place is lost.
+ */
+export const LONGEST_AWAY_MS = SLOWEST_MS / 1.25;
 
 /** The longest pause, in milliseconds: a day. Whoever is told to wait longer asks once a day. */
 export const LONGEST_PAUSE_MS = 86_400_000;

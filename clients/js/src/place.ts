@@ -21,7 +21,7 @@ const SILENT_MS = 12_000;
  * for 10 s and for three periods at least.
  */
 const LATE_MS = 5_000;
-/** The pause after streams that delivered nothing, or did not last. A proxy may buffer or cut streams, and that does not change soon. */
+/** The pause after streams that were refused, delivered nothing, or did not last. Proxies do that, and it does not change soon. */
 const NO_STREAM_MS = 60_000;
 /** A stream that ends sooner, or within its own polling period, did not last: it costs more than polls. */
 const LASTING_MS = 10_000;
@@ -231,10 +231,10 @@ export class Place {
   leave(): void {
     if (this.#isStopped) return;
     const token = this.#kept?.token;
-    const isOver = this.#state.kind === "ended" || this.#state.kind === "left";
+    const isShared = this.#state.kind === "joining" || this.#state.kind === "waiting";
     this.#end("give up");
-    // A place that ended is this tab's own. Another tab may have taken a new one.
-    if (isOver) this.#forget();
+    // A place that ended or entered is this tab's own. Another tab may have taken a new one.
+    if (!isShared) this.#forget();
     else if (token) this.#keep(null);
     else this.#giveUpStored();
     if (token) this.#giveUp(token);
@@ -347,15 +347,16 @@ export class Place {
   async #keyOfJoin(run: Run): Promise<string | null> {
     if (this.#joinKey) return this.#joinKey;
     const now = this.#platform.deviceMs();
-    let key = this.#platform.key();
+    let key: string | null = null;
     this.#isKeySent = false;
     try {
+      key = this.#platform.key();
       const [kept, at] = ((await this.#storage?.get(this.#key + KEY)) ?? "").split(" ");
       const ageMs = now - Number(at);
       if (kept && kept !== this.#goneKey && ageMs >= -KEY_AHEAD_MS && ageMs < KEY_MS) [key, this.#isKeySent] = [kept, true];
       else if (key) await this.#storage?.set(this.#key + KEY, `${key} ${now}`);
     } catch {
-      // Without storage, the key lasts as long as the page.
+      // Without storage, the key lasts as long as the page. Without good randomness, there is none.
     }
     if (!run.isOver) this.#joinKey = key;
     return key;
@@ -497,7 +498,7 @@ export class Place {
     });
   }
 
-  /** Follows a stream to its end. Not by `EventSource`: so the token is in a header and not in an address, and a refusal has a body. */
+  /** Follows a stream to its end. Not by `EventSource`, so the token is in a header and not in an address. */
   async #follow(run: Run, token: string): Promise<number> {
     const stream = new AbortController();
     const abort = () => stream.abort();
@@ -529,9 +530,7 @@ export class Place {
       const address = `${this.#server}traffic/stream?zone=${encodeURIComponent(this.#zone)}`;
       const reply = await this.#platform.fetch(address, { method: "GET", headers, signal: stream.signal, ...ALWAYS });
       if (!reply.ok) {
-        const problem = await problemOfReply(reply);
-        if (problem.code !== "too_many_streams") throw problem;
-        // Other users behind this address have its streams. A poll keeps the place.
+        // It says nothing about the place: a proxy may refuse only streams, or change what they ask for. A poll keeps the place, and tells.
         this.#noStreamUntil = this.#platform.steadyMs() + NO_STREAM_MS;
         return 0;
       }
@@ -764,13 +763,13 @@ export class Place {
 /** Begins a place. Throws a `TypeError` if `zone` is empty or `server` is not a plain address of http or https. */
 export function begin(server: string, zone: string, platform: () => Platform): Place {
   if (typeof zone !== "string" || zone === "") throw new TypeError("wait: zone must be a zone's id");
-  let url: URL | null = null;
+  let address = "";
   try {
-    url = new URL(server.endsWith("/") ? server : `${server}/`, globalThis.location?.href);
+    // Only `href`: the other fields of React Native's URL throw up to 0.79.
+    address = new URL(server.endsWith("/") ? server : `${server}/`, globalThis.location?.href).href;
   } catch {
     // Reported below.
   }
-  const isPlain = url && /^https?:$/.test(url.protocol) && !(url.username || url.password || url.search || url.hash);
-  if (url && isPlain) return new Place(platform(), url.href, zone);
+  if (/^https?:\/\/[^/?#@]+\/[^?#]*$/.test(address)) return new Place(platform(), address, zone);
   throw new TypeError(`wait: server must be an address like https://weir.example, not "${server}"`);
 }

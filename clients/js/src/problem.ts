@@ -2,7 +2,7 @@
 //
 // Invariant: only a reply of Weir with a status of 4xx ends a place. Whatever a network or a proxy does, the client tries again.
 
-import { retryAfterMs } from "./pace.js";
+import { LONGEST_AWAY_MS, retryAfterMs } from "./pace.js";
 import type { Reply } from "./platform.js";
 import { jsonOf } from "./reply.js";
 
@@ -56,10 +56,15 @@ function actionOf(code: string, status: number): Action {
   return code === "gone" || code === "bad_token" ? "new place" : "give up";
 }
 
-/** The problem of a problem document. A document without a code is not from Weir: a proxy in between has a problem. */
+/**
+ * The problem of a problem document. One without the type of its code is not from Weir: a proxy in between has a problem, and may have codes
+ * of its own.
+ */
 export function problemOf(document: unknown, status: number, retryMs = 0): Problem {
-  const { code, title, detail, page } = (typeof document === "object" && document !== null ? document : {}) as Record<string, unknown>;
-  if (typeof code !== "string" || !/^[a-z0-9_]{1,64}$/.test(code)) return new Problem("away", { retryAfterMs: retryMs });
+  const { type, code, title, detail, page } = (typeof document === "object" && document !== null ? document : {}) as Record<string, unknown>;
+  if (typeof code !== "string" || !/^[a-z0-9_]{1,64}$/.test(code) || type !== `urn:weir:problem:${code}`) {
+    return new Problem("away", { retryAfterMs: Math.min(retryMs, LONGEST_AWAY_MS) });
+  }
   const text = (value: unknown) => (typeof value === "string" ? value.slice(0, 1_000) : "");
   const isPage = typeof page === "string" && PAGE.test(page);
   return new Problem(code, { status, title: text(title) || code, detail: text(detail), retryAfterMs: retryMs, page: isPage ? page : "" });

@@ -114,7 +114,7 @@ test("eight zones in one page leave connections for the polls", async (t) => {
 test("leaving is told again while the page lives, if the store did not answer", async (t) => {
   const weir = await Weir.start(t, { config: held });
   const { made, tab } = await app(t, weir);
-  const away = { status: 503, headers: { "retry-after": "1" }, contentType: "application/problem+json", body: '{"code":"store_away"}' };
+  const away = { status: 503, headers: { "retry-after": "1" }, contentType: "application/problem+json", body: '{"type":"urn:weir:problem:store_away","code":"store_away"}' };
   let told = 0;
   await made.route("**/traffic/leave", (route) => (told++ === 0 ? route.fulfill(away) : route.continue()));
   const at = await tab();

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { built } from "./built.mjs";
 import { World, settle } from "./world.mjs";
 
-const { NoEntry, native, wait } = await built("index");
+const { NoEntry, native, node, wait } = await built("index");
 
 const KEY = "weir https://weir.test/ Z";
 const waiting = (token = "t1", more = {}) => ({ waiting: { token, rank: 2, pollingPeriod: 1_000, ...more } });
@@ -336,10 +336,49 @@ test("a key in the storage ends with the taking of the place", async () => {
 });
 
 test("without good randomness a place has no key", async () => {
-  const world = worldOf("lost", entered);
-  begin(world, { key: () => null });
-  await world.run(2_000);
-  assert.deepEqual(world.calls.map(({ body }) => body), [{ zoneId: "Z" }, { zoneId: "Z" }]);
+  const throws = () => {
+    throw new Error("not implemented");
+  };
+  for (const key of [() => null, throws]) {
+    const world = worldOf("lost", entered);
+    begin(world, { key });
+    await world.run(2_000);
+    assert.deepEqual(world.calls.map(({ body }) => body), [{ zoneId: "Z" }, { zoneId: "Z" }]);
+  }
+});
+
+test("a machine with another crypto, or none, has no good randomness", (t) => {
+  const { key } = node();
+  assert.match(key(), /^[0-9a-z]{28}$/);
+  const own = Object.getOwnPropertyDescriptor(globalThis, "crypto");
+  t.after(() => Object.defineProperty(globalThis, "crypto", own));
+  for (const value of [undefined, null, {}, { subtle: {} }]) {
+    Object.defineProperty(globalThis, "crypto", { configurable: true, value });
+    assert.equal(key(), null);
+  }
+});
+
+test("a place begins where URL has nothing but href, as in React Native up to 0.79", async (t) => {
+  const own = globalThis.URL;
+  t.after(() => (globalThis.URL = own));
+  class Bare {
+    constructor(text) {
+      this.href = text.endsWith("/") ? text : `${text}/`;
+    }
+  }
+  for (const name of ["protocol", "username", "password", "search", "hash", "host", "origin", "pathname"]) {
+    Object.defineProperty(Bare.prototype, name, {
+      get() {
+        throw new Error("not implemented");
+      },
+    });
+  }
+  const platform = worldOf(entered).platform({ fetch: () => new Promise(() => {}) });
+  globalThis.URL = Bare;
+  wait({ server: "https://weir.test/queue", zone: "Z", platform }).stop();
+  for (const server of ["weir.test", "ftp://weir.test", "https://user@weir.test", "https://weir.test/?a=1", "https://weir.test/#x"]) {
+    assert.throws(() => wait({ server, zone: "Z", platform }), /server must be an address/, server);
+  }
 });
 
 test("texts in the storage that are no places are ignored", async () => {
@@ -720,19 +759,40 @@ test("a stream whose lines a proxy ends with CR, or with CR and LF, is read, whe
   }
 });
 
-test("a refusal of streams alone leads to polls, and a problem in a stream ends the place", async () => {
-  const many = { problem: { status: 429, code: "too_many_streams" }, headers: { "retry-after": "30" } };
-  const world = new World(({ call }) => (call === "stream" ? many : waiting("t1")));
-  const place = begin(world, { streams: true });
-  await world.run(5_000);
-  assert.ok(asked(world).filter((call) => call === "entry t1").length >= 5);
-  assert.equal(place.state.trouble, null);
+test("a refusal of the stream, whoever sends it, leads to polls at once, and says nothing about the place", async () => {
+  const page = (status, headers) => ({ raw: { status, type: "text/html", body: "<h1>No</h1>" }, headers });
+  for (const refusal of [
+    { problem: { status: 429, code: "too_many_streams" }, headers: { "retry-after": "30" } },
+    // A proxy that leaves `Last-Event-ID` out makes Weir say this.
+    { problem: { status: 400, code: "missing_field" } },
+    { problem: { status: 410, code: "gone" } },
+    page(503, { "retry-after": "15" }),
+    page(429, { "retry-after": "120" }),
+    page(404),
+    page(403),
+    page(502),
+    page(302, { location: "/portal" }),
+  ]) {
+    const world = new World(({ call }) => (call === "stream" ? refusal : waiting("t1")));
+    const place = begin(world, { streams: true });
+    const troubles = new Set();
+    place.subscribe(({ trouble }) => troubles.add(trouble));
+    await world.run(59_000);
+    const times = (call) => world.calls.filter((seen) => seen.call === call).map(({ atMs }) => atMs);
+    const [first, ...polls] = times("entry");
+    assert.deepEqual([times("stream").length, first, [...troubles]], [1, 0, [null]], JSON.stringify(refusal));
+    assert.ok(polls.length >= 58, `${polls.length} polls in 59 s`);
+    await world.run(5_000);
+    assert.equal(times("stream").length, 2, "it tries again after a minute");
+  }
+});
 
+test("a problem in a stream ends the place", async () => {
   const open = source();
   const ends = new World(({ call }) => (call === "stream" ? { stream: iterable(open) } : waiting("t1")));
   const ended = begin(ends, { streams: true });
   await ends.run(0);
-  open.send(event("problem", { status: 410, code: "gone", title: "The place was dropped" }));
+  open.send(event("problem", { type: "urn:weir:problem:gone", status: 410, code: "gone", title: "The place was dropped" }));
   await ends.run(0);
   assert.deepEqual([ended.state.kind, ended.state.trouble.code, ended.state.trouble.action], ["ended", "gone", "new place"]);
 });

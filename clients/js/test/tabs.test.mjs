@@ -134,6 +134,31 @@ test("a tab whose place ended takes over the new one that another tab has, and t
   }
 });
 
+test("a tab that entered long ago, and leaves, does not take the newer place of another tab", async () => {
+  let isOpen = true;
+  const world = new World(({ call, body }) => {
+    if (call === "leave") return { raw: { status: 204, type: "text/plain", body: "" } };
+    return isOpen ? { entered: { token: "t1", pass: "p" } } : { waiting: { token: body.token ?? "t2", rank: 2, pollingPeriod: 1_000 } };
+  });
+  const [old, other] = open(world, 2);
+  await world.run(100);
+  isOpen = false;
+  other.anew();
+  await world.run(2_500);
+  old.leave();
+  await world.run(100);
+  assert.deepEqual(world.calls.filter(({ call }) => call === "leave").map(({ body }) => body.token), ["t1"], "it ends its own visit");
+  const after = tab(world);
+  await world.run(100);
+  assert.deepEqual([other.state.kind, after.state.kind, count(world, "wait")], ["waiting", "waiting", 2]);
+  // Without a newer place, nothing is left of the visit.
+  isOpen = true;
+  await world.run(2_500);
+  other.leave();
+  await world.run(100);
+  assert.equal(world.stored.get("weir https://weir.test/ Z"), undefined);
+});
+
 test("both tabs whose place ended get one new place, with one step each", async () => {
   const world = line();
   const [one, other] = open(world, 2);

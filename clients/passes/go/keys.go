@@ -182,7 +182,13 @@ func (k *keys) refresh(kid string) *asking {
 }
 
 func (k *keys) fetch() (map[string]key, error) {
-	reply, err := k.client.Get(k.address)
+	request, err := http.NewRequest(http.MethodGet, k.address, nil)
+	if err != nil {
+		return nil, err
+	}
+	// A cache in between would keep a withdrawn key for its own time, and a new one away.
+	request.Header.Set("Cache-Control", "no-cache")
+	reply, err := k.client.Do(request)
 	if err != nil {
 		return nil, err
 	}

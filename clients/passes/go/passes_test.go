@@ -86,6 +86,9 @@ func publish(t *testing.T, sets map[string]json.RawMessage) *publisher {
 		p.fetches.Add(1)
 		what := p.what.Load()
 		switch {
+		case r.Header.Get("Cache-Control") != "no-cache":
+			// As a cache does that has older keys.
+			_, _ = io.WriteString(w, `{"keys":[]}`)
 		case what.Hang:
 			<-r.Context().Done()
 		case what.Redirect != "":

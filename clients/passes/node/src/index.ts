@@ -68,8 +68,8 @@ export function passesOn(options: Options, machine: Machine & { nowMs(): number;
 
   async function accept(text: string): Promise<Pass> {
     const pass = await verify(text, keys, audience, zone, nowS());
-    const answer = spend(`weir:spent:${pass.jti}`, Math.ceil(pass.exp) + LEEWAY_S + KEPT_S);
-    const isFirst = await within(machine.spendMs, answer).catch((fault: unknown) => {
+    const ask = async () => spend(`weir:spent:${pass.jti}`, Math.ceil(pass.exp) + LEEWAY_S + KEPT_S);
+    const isFirst = await within(machine.spendMs, ask()).catch((fault: unknown) => {
       throw new Refusal("record_away", fault);
     });
     if (!isFirst) throw new Refusal("spent");

@@ -94,7 +94,9 @@ export class Keys {
 
   async #fetch(missed: Set<string>): Promise<void> {
     const signal = AbortSignal.timeout(this.#machine.fetchMs);
-    const reply = await fetch(this.#address, { signal, redirect: "error", headers: { accept: "application/jwk-set+json" } });
+    // A cache in between would keep a withdrawn key for its own time, and a new one away.
+    const headers = { accept: "application/jwk-set+json", "cache-control": "no-cache" };
+    const reply = await fetch(this.#address, { signal, redirect: "error", headers });
     if (!reply.ok) {
       await reply.body?.cancel();
       throw new Error(`Weir answers ${reply.status}`);

@@ -47,6 +47,9 @@ class Publisher:
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
         what = {"set": "a"} if request.path == "/elsewhere" else self.what
         self.fetches += request.path == "/.well-known/jwks.json"
+        if request.headers["Cache-Control"] != "no-cache":
+            # As a cache does that has older keys.
+            what = {"body": '{"keys":[]}'}
         if what.get("hang"):
             self._over.wait()
             return

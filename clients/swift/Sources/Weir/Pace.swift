@@ -1,12 +1,16 @@
 // When to ask again. Pure: random numbers and times are arguments.
 //
 // Invariants: the client asks up to 5 % before the period that it was told has passed, and never after it by its own choice. It never
-// tries again before `Retry-After`. No pause is longer than a day.
+// tries again before `Retry-After` of Weir. No pause is longer than a day.
 
 import Foundation
 
 /// The longest time that a call may take, in milliseconds. It is also the longest back-off without a `Retry-After`.
 let slowestMs = 15_000.0
+
+/// The longest `Retry-After` of a reply that is not Weir's, in milliseconds: `slowestMs` with the quarter that is added to it. Whoever sends
+/// it does not know that a silent place is lost.
+let longestAwayMs = slowestMs / 1.25
 
 /// The longest pause, in milliseconds: a day. Whoever is told to wait longer asks once a day.
 private let longestPauseMs = 86_400_000.0

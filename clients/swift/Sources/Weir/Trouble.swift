@@ -56,23 +56,25 @@ extension Problem {
 
     /// A problem document. All its fields may be missing, or be something else.
     private struct Document: Decodable {
-        let code, title, detail, page: String?
+        let type, code, title, detail, page: String?
 
-        enum CodingKeys: CodingKey { case code, title, detail, page }
+        enum CodingKeys: CodingKey { case type, code, title, detail, page }
 
         init(from decoder: any Decoder) throws {
             let fields = try decoder.container(keyedBy: CodingKeys.self)
             func text(_ key: CodingKeys) -> String? { try? fields.decode(String.self, forKey: key) }
-            (code, title, detail, page) = (text(.code), text(.title), text(.detail), text(.page))
+            (type, code) = (text(.type), text(.code))
+            (title, detail, page) = (text(.title), text(.detail), text(.page))
         }
     }
 
-    /// The problem of a reply that is not 2xx. A document without a code is not from Weir: a proxy in between has a problem.
+    /// The problem of a reply that is not 2xx. A document without the type of its code is not from Weir: a proxy in between has a problem, and
+    /// may have codes of its own.
     init(_ reply: Reply) {
         let pauseMs = Weir.retryAfterMs(reply.header("retry-after"), date: reply.header("date"))
         let document = try? JSONDecoder().decode(Document.self, from: reply.body)
-        guard let code = document?.code, Self.isCode(code) else {
-            self.init(code: "away", retryAfterMs: pauseMs)
+        guard let code = document?.code, Self.isCode(code), document?.type == "urn:weir:problem:\(code)" else {
+            self.init(code: "away", retryAfterMs: min(pauseMs, longestAwayMs))
             return
         }
         func cut(_ text: String?) -> String { String((text ?? "").prefix(Self.longestText)) }

@@ -109,7 +109,7 @@ final class PlaceTests: XCTestCase {
                 }
                 guard count < 10 else { throw URLError(.timedOut) }
                 let isOld = String(decoding: body, as: UTF8.self).contains("\"old\"")
-                let text = isOld ? #"{"code":"gone"}"# : entered
+                let text = isOld ? #"{"type":"urn:weir:problem:gone","code":"gone"}"# : entered
                 return Reply(status: isOld ? 410 : 200, header: { _ in nil }, body: Data(text.utf8))
             },
             storage: ReadOnly()

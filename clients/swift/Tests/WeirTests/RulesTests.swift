@@ -70,7 +70,7 @@ final class RulesTests: XCTestCase {
     func testAPlaceThatTheStorageDoesNotLetGoIsAskedForOnce() throws {
         var rules = Rules(platform: Clocks().platform(Stubborn()), server: "https://weir.test/", zone: "Z")
         rules.ask()
-        let gone = Reply(status: 410, header: { _ in nil }, body: Data(#"{"code":"gone"}"#.utf8))
+        let gone = Reply(status: 410, header: { _ in nil }, body: Data(#"{"type":"urn:weir:problem:gone","code":"gone"}"#.utf8))
         rules.answered(try call(&rules).number, .success(gone))
         let pauses = rules.takeOrders().compactMap { order -> Int? in if case .wake(let number, _) = order { number } else { nil } }
         rules.woke(try XCTUnwrap(pauses.first))
@@ -81,7 +81,7 @@ final class RulesTests: XCTestCase {
         let clocks = Clocks()
         let platform = clocks.platform(StubbornKey(ms: clocks.deviceMs))
         var rules = Rules(platform: platform, server: "https://weir.test/", zone: "Z")
-        let gone = Reply(status: 410, header: { _ in nil }, body: Data(#"{"code":"gone"}"#.utf8))
+        let gone = Reply(status: 410, header: { _ in nil }, body: Data(#"{"type":"urn:weir:problem:gone","code":"gone"}"#.utf8))
         rules.ask()
         let first = try call(&rules)
         XCTAssertEqual(first.body.idempotencyKey, "key-of-a-lost-reply")

@@ -103,7 +103,8 @@ extension Reply {
         } else if let entered = reply["entered"]?.fields {
             self = try json(200, entered.merging(["canEnter": .bool(true)]) { $1 })
         } else if let problem = reply["problem"]?.fields {
-            let usual: [String: JSON] = ["type": .text("about:blank"), "title": problem["code"] ?? .null]
+            let type = "urn:weir:problem:\(problem["code"]?.text ?? "")"
+            let usual: [String: JSON] = ["type": .text(type), "title": problem["code"] ?? .null]
             self = try json(status(reply["problem"]), usual.merging(problem) { $1 })
         } else {
             let raw = reply["raw"]

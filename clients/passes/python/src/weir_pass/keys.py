@@ -188,7 +188,9 @@ def _fetch(address: str, limit_s: float) -> bytes:
     timer.daemon = True
     timer.start()
     try:
-        request = urllib.request.Request(address, headers={"Accept": "application/jwk-set+json"})
+        # A cache in between would keep a withdrawn key for its own time, and a new one away.
+        headers = {"Accept": "application/jwk-set+json", "Cache-Control": "no-cache"}
+        request = urllib.request.Request(address, headers=headers)
         with urllib.request.build_opener(_NoRedirect, *ends.handlers()).open(request, timeout=limit_s) as reply:
             text = b""
             while piece := reply.read1(16_384):

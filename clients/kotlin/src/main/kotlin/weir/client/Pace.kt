@@ -1,7 +1,7 @@
 // When to ask again. Pure: random numbers and times are arguments.
 //
 // Invariants: the client asks up to 5 % before the period that it was told has passed, and never after it by its own choice. It never
-// tries again before `Retry-After`. No pause is longer than a day.
+// tries again before `Retry-After` of Weir. No pause is longer than a day.
 
 package weir.client
 
@@ -14,6 +14,12 @@ import kotlin.math.min
 
 /** The longest time that a call may take, in milliseconds. It is also the longest back-off without a `Retry-After`. */
 internal const val SLOWEST_MS: Long = 15_000
+
+/**
+ * The longest `Retry-After` of a reply that is not Weir's, in milliseconds: SLOWEST_MS with the quarter that is added to it. Whoever sends it
+ * does not know that a silent place is lost.
+ */
+internal const val LONGEST_AWAY_MS: Double = SLOWEST_MS / 1.25
 
 /** The longest pause, in milliseconds: a day. Whoever is told to wait longer asks once a day. */
 private const val LONGEST_PAUSE_MS = 86_400_000.0

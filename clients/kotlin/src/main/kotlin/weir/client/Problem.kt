@@ -4,6 +4,8 @@
 
 package weir.client
 
+import kotlin.math.min
+
 private const val LONGEST_TEXT = 1_000
 private val CODE = Regex("[a-z0-9_]{1,64}")
 
@@ -63,7 +65,10 @@ internal class Problem(
     fun trouble(retryMs: Long): Trouble = Trouble(code, title, detail, action, retryMs, page)
 }
 
-/** The problem of a reply that is not 2xx. A document without a code is not from Weir: a proxy in between has a problem. */
+/**
+ * The problem of a reply that is not 2xx. A document without the type of its code is not from Weir: a proxy in between has a problem, and may
+ * have codes of its own.
+ */
 internal fun problemOf(reply: Reply): Problem {
     val pauseMs = retryAfterMs(reply.header("retry-after"), reply.header("date"))
     val document = try {
@@ -72,7 +77,9 @@ internal fun problemOf(reply: Reply): Problem {
         null
     }
     val code = document?.get("code") as? String
-    if (code == null || !CODE.matches(code)) return Problem("away", retryAfterMs = pauseMs)
+    if (code == null || !CODE.matches(code) || document["type"] != "urn:weir:problem:$code") {
+        return Problem("away", retryAfterMs = min(pauseMs, LONGEST_AWAY_MS))
+    }
     fun text(name: String) = (document[name] as? String).orEmpty().take(LONGEST_TEXT)
     val page = (document["page"] as? String)?.takeIf(PAGE::matches).orEmpty()
     return Problem(code, reply.status, text("title").ifEmpty { code }, text("detail"), pauseMs, page)

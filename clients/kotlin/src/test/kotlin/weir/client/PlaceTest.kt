@@ -169,7 +169,7 @@ class PlaceTest {
 
             override suspend fun set(key: String, value: String?) = throw IllegalStateException("the disk is full")
         }
-        val gone = Reply(410, { null }, """{"code":"gone"}""")
+        val gone = Reply(410, { null }, """{"type":"urn:weir:problem:gone","code":"gone"}""")
         var calls = 0
         val place = place("https://weir.test", "Z", platform(readOnly) { _, body ->
             check(++calls < 10) { "it asks again and again" }
@@ -186,7 +186,7 @@ class PlaceTest {
 
             override suspend fun set(key: String, value: String?) {}
         }
-        val gone = Reply(410, { null }, """{"code":"gone"}""")
+        val gone = Reply(410, { null }, """{"type":"urn:weir:problem:gone","code":"gone"}""")
         val bodies = mutableListOf<String>()
         val place = place("https://weir.test", "Z", platform(stubborn) { _, body ->
             check(bodies.size < 10) { "it asks again and again" }
@@ -204,7 +204,7 @@ class PlaceTest {
 
             override suspend fun set(key: String, value: String?) {}
         }
-        val gone = Reply(410, { null }, """{"code":"gone"}""")
+        val gone = Reply(410, { null }, """{"type":"urn:weir:problem:gone","code":"gone"}""")
         val bodies = mutableListOf<String>()
         val place = place("https://weir.test", "Z", platform(stubborn) { _, body ->
             check(bodies.size < 10) { "it asks again and again" }

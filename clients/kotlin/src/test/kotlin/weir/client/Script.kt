@@ -87,7 +87,7 @@ internal fun replyOf(reply: Any?): Reply? {
     }
     if (entered != null) return json(200, mapOf("canEnter" to true) + entered)
     if (problem != null) {
-        return json((problem["status"] as Double).toInt(), mapOf("type" to "about:blank", "title" to problem["code"]) + problem)
+        return json((problem["status"] as Double).toInt(), mapOf("type" to "urn:weir:problem:${problem["code"]}", "title" to problem["code"]) + problem)
     }
     val raw = fieldsOf(fields["raw"])
     return Reply((raw["status"] as Double).toInt(), { headers[it] as String? }, raw["body"] as String)

@@ -72,7 +72,9 @@ final class Keys {
     private Set<String> wanted = new HashSet<>();
 
     Keys(URI address, LongSupplier steadyNanos) {
-        this.request = HttpRequest.newBuilder(address).header("Accept", "application/jwk-set+json").build();
+        // A cache in between would keep a withdrawn key for its own time, and a new one away.
+        this.request = HttpRequest.newBuilder(address).header("Accept", "application/jwk-set+json")
+                .header("Cache-Control", "no-cache").build();
         this.steadyNanos = steadyNanos;
     }
 

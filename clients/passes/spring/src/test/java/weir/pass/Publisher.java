@@ -41,7 +41,10 @@ final class Publisher implements AutoCloseable {
     private void answer(HttpExchange exchange) throws IOException {
         Map<?, ?> how = what;
         fetches.incrementAndGet();
-        if (how.containsKey("hang")) {
+        if (!"no-cache".equals(exchange.getRequestHeaders().getFirst("Cache-Control"))) {
+            // As a cache does that has older keys.
+            send(exchange, 200, "{\"keys\":[]}");
+        } else if (how.containsKey("hang")) {
             isClosedWithin(Long.MAX_VALUE);
         } else if (how.containsKey("redirect")) {
             exchange.getResponseHeaders().set("Location", "/elsewhere");
