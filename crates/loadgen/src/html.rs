@@ -185,6 +185,9 @@ fn facts(report: &Report) -> Vec<Fact> {
         Fact::new("Start", "시작", date(plan.start_unix_ms)),
         Fact::new("Duration / planned", "실행 시간 / 계획", lasted),
     ];
+    if report.runs.len() > 1 {
+        facts.push(Fact::new("Runs merged", "합친 실행", report.runs.len().to_string()));
+    }
     if let Some(opening) = &plan.opening {
         facts.push(Fact::new("Opening, since the start", "개시(시작 이후)", seconds(opening.at_ms)));
         facts.extend(

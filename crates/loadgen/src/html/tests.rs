@@ -123,13 +123,16 @@ fn texts_from_outside_never_become_markup() {
 
 #[test]
 fn the_page_needs_no_other_file_and_has_both_languages() {
-    let page = page(&report("http://127.0.0.1:8080", 160));
+    let mut report = report("http://127.0.0.1:8080", 160);
+    report.runs = ["a", "b"].map(str::to_owned).to_vec();
+    let page = page(&report);
     for reference in ["src=", "url(", "@import", "<link"] {
         assert!(!page.contains(reference), "{reference}");
     }
     assert!(page.contains("The waiting room broke its promises: 1 check failed, and it missed 1 objective."));
     assert!(page.contains("대기실이 약속을 어겼습니다"));
     assert!(page.contains("Opening, since the start") && page.contains("추첨 행사"));
+    assert!(page.contains("Runs merged") && page.contains("합친 실행"));
     let (en, ko) = (page.matches("<span lang=\"en\">").count(), page.matches("<span lang=\"ko\">").count());
     assert_eq!(en, ko);
     assert_eq!(page.matches("<figure").count(), page.matches("<table class=\"numbers\">").count() - 2);
