@@ -679,7 +679,16 @@ export class Place {
     const text = kept && JSON.stringify(kept);
     // The text of a place that is over stays known: a storage that does not remove it brings the place back to nobody.
     if (text) this.#stored = text;
-    this.#write((storage) => (text === null ? storage.remove(this.#key) : storage.set(this.#key, text)));
+    this.#write(async (storage) => {
+      if (text === null) return storage.remove(this.#key);
+      try {
+        await storage.set(this.#key, text);
+      } catch (fault) {
+        // There is no room. An older text would say of an entered place that its pass is new.
+        if (kept?.entered) await storage.remove(this.#key);
+        throw fault;
+      }
+    });
   }
 
   /** Forgets a place that is over. One that another tab has taken since stays in the storage, and this tab finds it there. */
@@ -710,8 +719,12 @@ export class Place {
     this.#joinKey = null;
     if (!storage) return;
     const all = async () => {
-      await put(storage);
-      if (key) await storage.remove(this.#key + KEY);
+      try {
+        await put(storage);
+      } finally {
+        // Also where there is no room for the place: with the key, each start would get its pass as a new one.
+        if (key) await storage.remove(this.#key + KEY);
+      }
       this.#tab?.publish();
     };
     // At once if nothing is being written, because the page may be closing. A storage that refuses is not asked again.

@@ -404,10 +404,14 @@ struct Rules {
         if let text { stored = text }
         do {
             try platform.storage?.set(text, for: key)
-            if hadKey { try platform.storage?.set(nil, for: key + joinKeySuffix) }
         } catch {
             isStorageLost = true
+            // There is no room. An older text would say of an entered place that its pass is new.
+            if place?.hasEntered == true { try? platform.storage?.set(nil, for: key) }
         }
+        // Also where there is no room for the place: with the key, each start would get its pass as a new one.
+        guard hadKey else { return }
+        do { try platform.storage?.set(nil, for: key + joinKeySuffix) } catch { isStorageLost = true }
     }
 }
 

@@ -489,7 +489,15 @@ public class Place internal constructor(
         val text = place?.write()
         // The text of a place that is over stays known: a storage that does not remove it brings the place back to nobody.
         if (text != null) stored = text
-        write { it.set(key, text) }
+        write {
+            try {
+                it.set(key, text)
+            } catch (fault: Exception) {
+                // There is no room. An older text would say of an entered place that its pass is new.
+                if (place?.hasEntered == true) it.set(key, null)
+                throw fault
+            }
+        }
     }
 
     /** Gives up the place in the storage, which was not read yet. */
@@ -513,8 +521,12 @@ public class Place internal constructor(
         writing = scope.launch {
             earlier?.join()
             try {
-                put(storage)
-                if (hadKey) storage.set(key + JOIN_KEY, null)
+                try {
+                    put(storage)
+                } finally {
+                    // Also where there is no room for the place: with the key, each start would get its pass as a new one.
+                    if (hadKey) storage.set(key + JOIN_KEY, null)
+                }
             } catch (end: CancellationException) {
                 throw end
             } catch (_: Exception) {
