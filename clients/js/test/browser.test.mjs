@@ -194,6 +194,8 @@ test("no redirect is followed, also while the page closes", async (t) => {
     const send = (type, body) => response.setHeader("content-type", type).end(body);
     if (pathname === "/app") return send("text/html", pageOf(""));
     if (pathname.startsWith("/client/")) return send("text/javascript", moduleOf(pathname));
+    // Some browsers ask for an icon of the page, and follow its redirect.
+    if (!pathname.startsWith("/traffic/")) return response.writeHead(404).end();
     asked.push(pathname);
     if (pathname === "/traffic/wait") return response.end(JSON.stringify(place));
     response.writeHead(307, { location: `${other}/elsewhere` }).end();
