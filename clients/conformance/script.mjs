@@ -20,6 +20,8 @@ export class Script {
   /// The key of the place that the client is taking, and the keys of places that it had or gave up.
   #key = null;
   #usedKeys = new Set();
+  /// The key of the last place that the client had or gave up.
+  #lastKey = null;
 
   constructor({ steps }) {
     this.#steps = [...steps];
@@ -51,7 +53,9 @@ export class Script {
     const wanted = step.call === "wait" ? undefined : step.token;
     const isRight = body?.token === wanted || (step.call !== "wait" && !step.token);
     if (!isRight) this.faults.push(`${call} came with the token ${body?.token}, not ${wanted}`);
-    if (call === "wait") this.#judgeKey(body?.idempotencyKey);
+    if (call === "wait" && !step.late) this.#judgeKey(body?.idempotencyKey);
+    // It looks for a place that nobody waits for any more.
+    if (step.late && body?.idempotencyKey !== this.#lastKey) this.faults.push(`wait came with another key than ${this.#lastKey}`);
     // Who asks for a place has taken it, and whoever leaves takes it no more. A place that is gone has another key than the next one.
     if (call !== "wait" || step.user || step.reply?.problem?.code === "gone") this.#endKey();
     const [least, most] = step.after_ms ?? [0, Infinity];
@@ -71,7 +75,7 @@ export class Script {
   }
 
   #endKey() {
-    if (this.#key !== null) this.#usedKeys.add(this.#key);
+    if (this.#key !== null) this.#usedKeys.add((this.#lastKey = this.#key));
     this.#key = null;
   }
 

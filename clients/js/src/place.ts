@@ -117,6 +117,8 @@ class Run {
   readonly #life = new AbortController();
   /** What its end means for a place that a late reply brings: it is given up, or kept for the next start. */
   lateReply: "give up" | "keep" | null = null;
+  /** The key of a `wait` that was sent, and whose reply is not known: there may be a place that only the key finds. */
+  lostKey: string | null = null;
 
   get signal(): AbortSignal {
     return this.#life.signal;
@@ -237,7 +239,10 @@ export class Place {
     if (!isShared) this.#forget();
     else if (token) this.#keep(null);
     else this.#giveUpStored();
-    if (token) this.#giveUp(token);
+    if (token) {
+      this.#run.lostKey = null;
+      this.#giveUp(token);
+    }
     this.#show({ kind: "left", trouble: null });
   }
 
@@ -300,11 +305,12 @@ export class Place {
         pauseMs = await this.#step(run);
         if (!run.isOver) this.#recovered();
       } catch (fault) {
-        if (run.isOver) return;
+        if (run.isOver) break;
         pauseMs = this.#fail(fault);
       }
       if (!run.isOver) await this.#pause(pauseMs);
     }
+    if (run.lateReply === "give up" && run.lostKey) void this.#tellEnd(null, run.lostKey);
   }
 
   /** Polls once, or follows a stream to its end. Returns the time until the next step, in milliseconds. */
@@ -337,10 +343,16 @@ export class Place {
     if (run.isOver) throw new Problem("offline");
     // Whoever ends a first `wait` loses its reply, and with it a place. So it goes on, and `#take` keeps or gives up what it brings.
     const life = call === "wait" ? null : run.signal;
-    return this.#post(`traffic/${call}`, { token, ...(key && { idempotencyKey: key }) }, life, async (reply) => {
-      if (!reply.ok) throw await problemOfReply(reply);
-      return answerOf(await jsonOf(reply));
-    });
+    run.lostKey = key;
+    try {
+      const answer = await this.#post(`traffic/${call}`, { token, ...(key && { idempotencyKey: key }) }, life, answerIn);
+      run.lostKey = null;
+      return answer;
+    } catch (fault) {
+      // Weir refused it.
+      if (fault instanceof Problem && fault.code !== "offline" && fault.code !== "away") run.lostKey = null;
+      throw fault;
+    }
   }
 
   /** The key of this `wait`, which is the same until the place is known. */
@@ -679,7 +691,16 @@ export class Place {
     const text = kept && JSON.stringify(kept);
     // The text of a place that is over stays known: a storage that does not remove it brings the place back to nobody.
     if (text) this.#stored = text;
-    this.#write((storage) => (text === null ? storage.remove(this.#key) : storage.set(this.#key, text)));
+    this.#write(async (storage) => {
+      if (text === null) return storage.remove(this.#key);
+      try {
+        await storage.set(this.#key, text);
+      } catch (fault) {
+        // There is no room. An older text would say of an entered place that its pass is new.
+        if (kept?.entered) await storage.remove(this.#key);
+        throw fault;
+      }
+    });
   }
 
   /** Forgets a place that is over. One that another tab has taken since stays in the storage, and this tab finds it there. */
@@ -710,8 +731,12 @@ export class Place {
     this.#joinKey = null;
     if (!storage) return;
     const all = async () => {
-      await put(storage);
-      if (key) await storage.remove(this.#key + KEY);
+      try {
+        await put(storage);
+      } finally {
+        // Also where there is no room for the place: with the key, each start would get its pass as a new one.
+        if (key) await storage.remove(this.#key + KEY);
+      }
       this.#tab?.publish();
     };
     // At once if nothing is being written, because the page may be closing. A storage that refuses is not asked again.
@@ -743,9 +768,11 @@ export class Place {
     void this.#tellEnd(token);
   }
 
-  async #tellEnd(token: string): Promise<void> {
+  /** Tells the end of the place of this token, or of the place that a `wait` with this key took. */
+  async #tellEnd(token: string | null, key?: string): Promise<void> {
     for (let failures = 0; ; failures += 1) {
       try {
+        token ??= (await this.#post("traffic/wait", { idempotencyKey: key }, null, answerIn)).token;
         return await this.#post(LEAVE, { token }, null, async (reply) => {
           if (reply.status !== 204) throw await problemOfReply(reply);
         });
@@ -758,6 +785,11 @@ export class Place {
       }
     }
   }
+}
+
+async function answerIn(reply: Reply): Promise<Answer> {
+  if (!reply.ok) throw await problemOfReply(reply);
+  return answerOf(await jsonOf(reply));
 }
 
 /** Begins a place. Throws a `TypeError` if `zone` is empty or `server` is not a plain address of http or https. */

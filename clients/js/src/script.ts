@@ -4,8 +4,11 @@
 import { browser } from "./browser.js";
 import { begin, type Place, type State } from "./place.js";
 
-/** The address of Weir is that of this script. It is known only while the script is first run. */
-const HOME = new URL(".", (document.currentScript as HTMLScriptElement | null)?.src ?? location.href).href;
+/** This script, which is known only while it is first run. A module is not told, so it looks for itself in the page. */
+const own = (document.currentScript ?? document.querySelector('script[src*="/weir.js"]')) as HTMLScriptElement | null;
+
+/** The address of Weir is that of this script. */
+const HOME = new URL(".", own?.src || location.href).href;
 
 /** A place that tells its states as events. */
 class PlaceOfPage extends EventTarget {

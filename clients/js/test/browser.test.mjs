@@ -66,6 +66,21 @@ test("three tabs share one place and one stream, a reload keeps it, and one of t
   assert.deepEqual(again.sort(), [false, true, true]);
 });
 
+test("weir.js asks the Weir that it came from, also as a module of a page elsewhere", async (t) => {
+  const bundle = readFileSync(new URL("../../../crates/server/src/http/waiting_page/weir.js", import.meta.url), "utf8");
+  const headers = { "access-control-allow-origin": "*", "content-type": "text/javascript" };
+  const weir = await serve(t, (_, response) => response.writeHead(200, headers).end(bundle));
+  for (const type of ["text/javascript", "module"]) {
+    const html = `<script type="${type}" src="${weir}/queue/weir.js?v=1"></script><script type="module">Weir.wait({ zone: "Z" });</script>`;
+    const shop = await serve(t, (_, response) => response.writeHead(200, { "content-type": "text/html" }).end(html));
+    const made = await context(t);
+    await (await made.newPage()).goto(shop);
+    const asked = () => made.requests.find(({ url }) => url.endsWith("/traffic/wait"));
+    await until(`it asks, as ${type}`, asked);
+    assert.equal(asked().url, `${weir}/queue/traffic/wait`, type);
+  }
+});
+
 test("without streams, three tabs poll like one", async (t) => {
   const weir = await Weir.start(t, { config: held });
   const { made, tab } = await app(t, weir);

@@ -214,6 +214,27 @@ test("a storage that can be read and not written is not asked again and again", 
   }
 });
 
+test("a storage with room for the key and not for the place does not bring a pass back as a new one", async () => {
+  for (const before of [null, JSON.stringify({ token: "t0", heard: 1_700_000_000_000 })]) {
+    const world = worldOf(entered);
+    const { storage } = world.platform();
+    if (before) world.stored.set(KEY, before);
+    const set = (key, text) => {
+      if (key === KEY) throw new Error("the quota is exceeded");
+      storage.set(key, text);
+    };
+    for (let start = 0; start < 2; start += 1) {
+      const place = begin(world, { storage: { ...storage, set } });
+      await settle();
+      assert.equal(place.state.kind, "entered");
+      place.stop();
+    }
+    const keys = world.calls.map(({ body }) => body.idempotencyKey).filter(Boolean);
+    assert.deepEqual(asked(world), [before ? "entry t0" : "wait", "wait"], "the second start takes a new place");
+    assert.equal(new Set(keys).size, keys.length);
+  }
+});
+
 test("a place that the storage does not let go is asked for once", async () => {
   for (const fields of [{ entered: true }, { heard: 1 }]) {
     const text = JSON.stringify({ token: "t0", heard: 1_700_000_000_000, ...fields });

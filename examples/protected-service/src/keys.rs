@@ -11,7 +11,10 @@ use std::{
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper::{Request, Uri, header::HOST};
+use hyper::{
+    Request, Uri,
+    header::{CACHE_CONTROL, HOST},
+};
 use hyper_util::rt::TokioIo;
 use jsonwebtoken::jwk::{Jwk, JwkSet};
 use tokio::{
@@ -114,7 +117,9 @@ impl Keys {
         let stream = TcpStream::connect((authority.host(), authority.port_u16().unwrap_or(80))).await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         let asking = tokio::spawn(connection);
-        let request = Request::get(self.at.path()).header(HOST, authority.as_str());
+        // A cache in between would keep a withdrawn key for its own time, and a new one away.
+        let request =
+            Request::get(self.at.path()).header(HOST, authority.as_str()).header(CACHE_CONTROL, "no-cache");
         let response = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
         if !response.status().is_success() {
             bail!("Weir answers {}", response.status());
@@ -142,7 +147,12 @@ mod tests {
         tokio::spawn(async move {
             for body in answers {
                 let (mut client, _) = listener.accept().await.expect("a client");
-                let _ = client.read(&mut [0; 1_024]).await.expect("a request");
+                let mut request = [0; 1_024];
+                let length = client.read(&mut request).await.expect("a request");
+                // As a cache does that has older keys.
+                let is_fresh =
+                    String::from_utf8_lossy(&request[..length]).contains("cache-control: no-cache\r\n");
+                let body = if is_fresh { body } else { r#"{"keys":[]}"# };
                 let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
                 client.write_all(format!("{head}{body}").as_bytes()).await.expect("it listens");
             }

@@ -17,7 +17,11 @@ use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ED25519, ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
 };
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use reqwest::{Client, StatusCode, Url, header::ACCEPT, redirect::Policy};
+use reqwest::{
+    Client, StatusCode, Url,
+    header::{ACCEPT, CACHE_CONTROL},
+    redirect::Policy,
+};
 use serde_json::Value;
 use tokio::{
     sync::watch,
@@ -268,6 +272,8 @@ impl Inner {
 
     async fn fetch(&self, limit: Duration) -> Result<HashMap<String, Key>, Box<dyn Error + Send + Sync>> {
         let request = self.client.get(self.address.clone()).header(ACCEPT, "application/jwk-set+json");
+        // A cache in between would keep a withdrawn key for its own time, and a new one away.
+        let request = request.header(CACHE_CONTROL, "no-cache");
         let mut reply = request.timeout(limit).send().await?;
         if reply.status() != StatusCode::OK {
             return Err(format!("Weir answers {} at {}", reply.status(), self.address).into());

@@ -48,14 +48,16 @@ struct Rules {
         case poll
         case join
         /// The first call of somebody who does not wait for it any more. Whoever ends it loses its reply, and with it a place. So it goes
-        /// on, and the place that its reply brings is given up, or kept for the next start.
-        case lateJoin(isKept: Bool)
+        /// on, and the place that its reply brings is given up, or kept for the next start. It has this key.
+        case lateJoin(isKept: Bool, key: String?)
         case leave(Leave)
     }
 
-    /// The end of a place, which Weir has not heard yet, and how often it was told in vain.
+    /// The end of a place, which Weir has not heard yet, and how often it was told in vain. Without a token, it is the place that a `wait`
+    /// with the key took, and whose reply was lost.
     private struct Leave: Equatable {
-        let token: String
+        var token: String?
+        var key: String?
         var failures = 0
     }
 
@@ -84,6 +86,8 @@ struct Rules {
     private var joinKey: String?
     /// Whether that key was sent before: the place that it has may have ended before anybody saw it.
     private var isKeySent = false
+    /// Whether the reply to the last `wait` with it is not known: there may be a place that only the key finds.
+    private var isJoinLost = false
     /// The key of such a place. It is not sent again, also if the storage does not let it go.
     private var goneKey: String?
     /// When the wait in `kept` was told, by the steady clock.
@@ -133,15 +137,19 @@ struct Rules {
             case .success(let answer): take(answer)
             case .failure(let fault): fail(fault)
             }
-        case .lateJoin(let isKept):
-            guard case .success(let answer) = answer else { return }
-            if isKept {
-                keep(Kept(token: answer.token, heardMs: platform.deviceMs()))
-            } else {
-                giveUp(answer.token)
+        case .lateJoin(let isKept, let key):
+            switch answer {
+            case .success(let answer) where isKept: keep(Kept(token: answer.token, heardMs: platform.deviceMs()))
+            case .success(let answer): tell(Leave(token: answer.token))
+            case .failure(let fault): if !isKept && Problem(of: fault).isUnanswered { tell(Leave(key: key)) }
             }
-        case .leave(let leave):
-            leaveAgain(leave, result)
+        case .leave(var leave):
+            if leave.token == nil, case .success(let answer) = answer {
+                leave.token = answer.token
+                tell(leave)
+            } else {
+                leaveAgain(leave, result)
+            }
         }
     }
 
@@ -184,10 +192,10 @@ struct Rules {
 
     mutating func leave() {
         if isStopped { return }
-        let token = kept?.token
+        let (token, key) = (kept?.token, isJoinLost && !calls.values.contains(.join) ? joinKey : nil)
         end(isLateKept: false)
         keep(nil)
-        if let token { giveUp(token) }
+        if token != nil || key != nil { tell(Leave(token: token, key: key)) }
         show(.left)
     }
 
@@ -230,7 +238,7 @@ struct Rules {
         for (number, purpose) in calls {
             switch purpose {
             case .join:
-                calls[number] = .lateJoin(isKept: isLateKept)
+                calls[number] = .lateJoin(isKept: isLateKept, key: joinKey)
             case .poll:
                 calls[number] = nil
                 orders.append(.end(number))
@@ -239,12 +247,9 @@ struct Rules {
         }
     }
 
-    private mutating func giveUp(_ token: String) {
-        tell(Leave(token: token))
-    }
-
     private mutating func tell(_ leave: Leave) {
-        call("leave", .leave(leave), Body(zoneId: zone, token: leave.token))
+        let body = Body(zoneId: zone, token: leave.token, idempotencyKey: leave.token == nil ? leave.key : nil)
+        call(leave.token == nil ? "wait" : "leave", .leave(leave), body)
     }
 
     /// Tells Weir again that the place or visit is over, if it has not heard it: a few times, and also after `stop()`.
@@ -258,7 +263,7 @@ struct Rules {
         // If Weir never hears it, the place is free after the zone's idle time. Any other refusal would come again.
         if problem.action != .retry || leave.failures + 1 >= mostLeaves || pauseMs > longestLeavePauseMs { return }
         let number = number()
-        leaves[number] = Leave(token: leave.token, failures: leave.failures + 1)
+        leaves[number] = Leave(token: leave.token, key: leave.key, failures: leave.failures + 1)
         orders.append(.wake(number, afterMs: pauseMs))
     }
 
@@ -270,6 +275,7 @@ struct Rules {
         let made: String
         let isRecent = found.count == 2 && Double(found[1]).map { (-joinKeyAheadMs..<joinKeyMs).contains(nowMs - $0) } == true
         isKeySent = isRecent && String(found[0]) != goneKey
+        isJoinLost = false
         if isKeySent {
             made = String(found[0])
         } else {
@@ -284,7 +290,7 @@ struct Rules {
     // MARK: Answers
 
     private mutating func take(_ answer: Answer) {
-        (failures, isOffline) = (0, false)
+        (failures, isOffline, isJoinLost) = (0, false, false)
         switch answer {
         case .enters(let token, let pass):
             let again = kept?.hasEntered == true
@@ -355,7 +361,8 @@ struct Rules {
     }
 
     private mutating func fail(_ fault: any Error) {
-        let problem = fault as? Problem ?? Problem(code: fault is Unreadable ? "away" : "offline")
+        let problem = Problem(of: fault)
+        isJoinLost = kept == nil && problem.isUnanswered
         // A user who entered, or waited long ago, and comes back starts again.
         if problem.action == .newPlace && (kept?.hasEntered == true || isOld) {
             keep(nil)
@@ -404,10 +411,14 @@ struct Rules {
         if let text { stored = text }
         do {
             try platform.storage?.set(text, for: key)
-            if hadKey { try platform.storage?.set(nil, for: key + joinKeySuffix) }
         } catch {
             isStorageLost = true
+            // There is no room. An older text would say of an entered place that its pass is new.
+            if place?.hasEntered == true { try? platform.storage?.set(nil, for: key) }
         }
+        // Also where there is no room for the place: with the key, each start would get its pass as a new one.
+        guard hadKey else { return }
+        do { try platform.storage?.set(nil, for: key + joinKeySuffix) } catch { isStorageLost = true }
     }
 }
 

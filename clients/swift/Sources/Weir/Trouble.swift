@@ -44,6 +44,9 @@ struct Problem: Error {
         return code == "gone" || code == "bad_token" ? .newPlace : .giveUp
     }
 
+    /// Whether Weir said nothing, and may have done what was asked.
+    var isUnanswered: Bool { code == "offline" || code == "away" }
+
     func trouble(retryMs: Double) -> Trouble {
         let known = title.isEmpty ? code : title
         return Trouble(code: code, title: known, detail: detail, action: action, retryMs: Int(retryMs.rounded(.up)), page: page)
@@ -66,6 +69,11 @@ extension Problem {
             (type, code) = (text(.type), text(.code))
             (title, detail, page) = (text(.title), text(.detail), text(.page))
         }
+    }
+
+    /// The problem of a call that failed.
+    init(of fault: any Error) {
+        self = fault as? Problem ?? Problem(code: fault is Unreadable ? "away" : "offline")
     }
 
     /// The problem of a reply that is not 2xx. A document without the type of its code is not from Weir: a proxy in between has a problem, and

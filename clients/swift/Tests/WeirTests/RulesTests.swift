@@ -21,6 +21,20 @@ private struct StubbornKey: Storage {
     func set(_ text: String?, for key: String) {}
 }
 
+/// It has room for the key of a `wait`, and not for a place.
+private struct Full: Storage {
+    struct NoRoom: Error {}
+
+    let texts: Texts
+
+    func text(for key: String) -> String? { texts.text(for: key) }
+
+    func set(_ text: String?, for key: String) throws {
+        if text != nil && !key.hasSuffix(" key") { throw NoRoom() }
+        texts.set(text, for: key)
+    }
+}
+
 final class RulesTests: XCTestCase {
     private let key = "weir https://weir.test/ Z"
 
@@ -64,6 +78,24 @@ final class RulesTests: XCTestCase {
                 return key
             }
             XCTAssertEqual(keys[0] == keys[1], isSame, "\(laterMs) ms later: \(keys)")
+        }
+    }
+
+    func testAStorageWithRoomForTheKeyAndNotForThePlaceDoesNotBringAPassBackAsANewOne() throws {
+        for before in [nil, #"{"token":"t0","heard":1}"#] {
+            let (clocks, texts) = (Clocks(), Texts())
+            texts.set(before, for: key)
+            let bodies = try (0..<2).map { _ in
+                var rules = Rules(platform: clocks.platform(Full(texts: texts)), server: "https://weir.test/", zone: "Z")
+                rules.ask()
+                let first = try call(&rules)
+                rules.answered(first.number, reply(#"{"canEnter":true,"token":"t","pass":"p"}"#))
+                rules.stop()
+                return first.body
+            }
+            XCTAssertEqual(bodies[0].token, before == nil ? nil : "t0")
+            XCTAssertNil(bodies[1].token, "the second start takes a new place")
+            XCTAssertNotEqual(bodies[0].idempotencyKey, bodies[1].idempotencyKey)
         }
     }
 

@@ -21,6 +21,8 @@ struct Script {
     /// The key of the place that the client is taking, and the keys of places that it had or gave up.
     private var key: String?
     private var usedKeys: Set<String> = []
+    /// The key of the last place that the client had or gave up.
+    private var lastKey: String?
 
     init(_ one: JSON) {
         steps = (one["steps"]?.list ?? [])[...]
@@ -44,7 +46,10 @@ struct Script {
         let token = wanted == "wait" ? nil : step["token"]
         let isRight = body["token"] == token || (wanted != "wait" && token == nil)
         if !isRight { faults.append("\(call) came with \(body), not with the token \(token.map(String.init(describing:)) ?? "none")") }
-        if call == "wait" { judgeKey(body["idempotencyKey"]?.text) }
+        let isLate = step["late"] == .bool(true)
+        if call == "wait" && !isLate { judgeKey(body["idempotencyKey"]?.text) }
+        // It looks for a place that nobody waits for any more.
+        if isLate && body["idempotencyKey"]?.text != lastKey { faults.append("wait came with another key than \(lastKey ?? "none")") }
         // Who asks for a place has taken it, and whoever leaves takes it no more. A place that is gone has another key than the next one.
         let isGone = step["reply"]?["problem"]?["code"]?.text == "gone"
         if call != "wait" || step["user"] != nil || isGone { endKey() }
@@ -67,7 +72,10 @@ struct Script {
     }
 
     private mutating func endKey() {
-        if let key { usedKeys.insert(key) }
+        if let key {
+            usedKeys.insert(key)
+            lastKey = key
+        }
         key = nil
     }
 

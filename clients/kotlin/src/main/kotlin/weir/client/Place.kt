@@ -122,6 +122,9 @@ private class Run {
     /** Whether it asks for its first token. Whoever ends that call loses its reply, and with it a place. So it goes on. */
     var isJoining = false
 
+    /** The key of a `wait` that was sent, and whose reply is not known: there may be a place that only the key finds. */
+    var lostKey: String? = null
+
     /** What its end means for a place that a late reply brings: it is given up, or kept for the next start. */
     var lateReply = Late.NONE
 
@@ -212,7 +215,11 @@ public class Place internal constructor(
             val mayBeStored = token == null && current.value is State.Joining
             end(Run.Late.GIVE_UP)
             if (mayBeStored) giveUpStored() else keep(null)
-            if (token != null) giveUp(token)
+            if (token != null) {
+                run.lostKey = null
+                giveUp(token)
+            }
+            giveUpLost(run)
             show(State.Left)
         }
     }
@@ -267,7 +274,7 @@ public class Place internal constructor(
             } catch (end: CancellationException) {
                 throw end
             } catch (fault: Exception) {
-                if (run.isOver) return
+                if (run.isOver) return giveUpLost(run)
                 fail(run, fault)
             }
             if (!run.isOver) pause(pauseMs)
@@ -288,8 +295,13 @@ public class Place internal constructor(
         val key = keyOfJoin(run)
         if (run.isOver) return null
         run.isJoining = true
+        run.lostKey = key
         try {
-            return ask("wait", "idempotencyKey", key)
+            return ask("wait", "idempotencyKey", key).also { run.lostKey = null }
+        } catch (problem: Problem) {
+            // Weir refused it.
+            if (problem.code != "offline" && problem.code != "away") run.lostKey = null
+            throw problem
         } finally {
             run.isJoining = false
         }
@@ -489,7 +501,15 @@ public class Place internal constructor(
         val text = place?.write()
         // The text of a place that is over stays known: a storage that does not remove it brings the place back to nobody.
         if (text != null) stored = text
-        write { it.set(key, text) }
+        write {
+            try {
+                it.set(key, text)
+            } catch (fault: Exception) {
+                // There is no room. An older text would say of an entered place that its pass is new.
+                if (place?.hasEntered == true) it.set(key, null)
+                throw fault
+            }
+        }
     }
 
     /** Gives up the place in the storage, which was not read yet. */
@@ -513,8 +533,12 @@ public class Place internal constructor(
         writing = scope.launch {
             earlier?.join()
             try {
-                put(storage)
-                if (hadKey) storage.set(key + JOIN_KEY, null)
+                try {
+                    put(storage)
+                } finally {
+                    // Also where there is no room for the place: with the key, each start would get its pass as a new one.
+                    if (hadKey) storage.set(key + JOIN_KEY, null)
+                }
             } catch (end: CancellationException) {
                 throw end
             } catch (_: Exception) {
@@ -523,12 +547,25 @@ public class Place internal constructor(
         }
     }
 
-    /** Tells Weir that the place or visit is over, until it has heard it: a few times, and also after [stop]. */
-    private fun giveUp(token: String) {
+    /** Gives up the place of a `wait` whose reply was lost, if the user left and that call is not on its way any more. */
+    private fun giveUpLost(run: Run) {
+        val key = run.lostKey
+        if (key == null || run.isJoining || run.lateReply != Run.Late.GIVE_UP) return
+        run.lostKey = null
+        giveUp(null, key)
+    }
+
+    /**
+     * Tells Weir that the place or visit is over, until it has heard it: a few times, and also after [stop]. It is that of the token, or
+     * the one that a `wait` with the key took.
+     */
+    private fun giveUp(token: String?, key: String = "") {
         scope.launch {
+            var known = token
             for (failures in 0 until MOST_LEAVES) {
                 val problem = try {
-                    val reply = post("leave", "token", token)
+                    val found = known ?: ask("wait", "idempotencyKey", key).token.also { known = it }
+                    val reply = post("leave", "token", found)
                     if (reply.status == NO_CONTENT) return@launch
                     problemOf(reply)
                 } catch (end: CancellationException) {

@@ -180,6 +180,31 @@ class PlaceTest {
     }
 
     @Test
+    fun aStorageWithRoomForTheKeyAndNotForThePlaceDoesNotBringAPassBackAsANewOne() = runTest {
+        for (before in listOf(null, """{"token":"t0","heard":0}""")) {
+            val texts = Texts()
+            if (before != null) texts.all["weir https://weir.test/ Z"] = before
+            val full = object : Storage {
+                override suspend fun get(key: String) = texts.get(key)
+
+                override suspend fun set(key: String, value: String?) {
+                    check(value == null || key.endsWith(" key")) { "the disk is full" }
+                    texts.set(key, value)
+                }
+            }
+            val bodies = mutableListOf<String>()
+            repeat(2) {
+                val place = place("https://weir.test", "Z", platform(full) { _, body -> entered.also { bodies += body } })
+                assertEquals("p", place.entry().pass)
+                place.stop()
+                testScheduler.advanceUntilIdle()
+            }
+            val keys = bodies.mapNotNull { fieldsOf(readJson(it))["idempotencyKey"] }
+            assertEquals(if (before == null) 2 else 1, keys.toSet().size, "the second start takes a new place: $bodies")
+        }
+    }
+
+    @Test
     fun aPlaceThatTheStorageDoesNotLetGoIsAskedForOnce() = runTest {
         val stubborn = object : Storage {
             override suspend fun get(key: String) = """{"token":"old","heard":-4000000}"""

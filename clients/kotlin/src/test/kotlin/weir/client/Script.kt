@@ -18,6 +18,9 @@ internal class Script(one: Map<*, *>) {
     private var key: String? = null
     private val usedKeys = mutableSetOf<String>()
 
+    /** The key of the last place that the client had or gave up. */
+    private var lastKey: String? = null
+
     val isOver get() = steps.isEmpty()
 
     /** Takes the next step if it is not a call: what the user, the app or the clock does. */
@@ -38,7 +41,10 @@ internal class Script(one: Map<*, *>) {
         val wanted = if (step["call"] == "wait") null else step["token"]
         val isRight = body["token"] == wanted || (step["call"] != "wait" && step["token"] == null)
         if (!isRight) faults += "$call came with the token ${body["token"]}, not $wanted"
-        if (call == "wait") judgeKey(body["idempotencyKey"] as String?)
+        val isLate = step["late"] == true
+        if (call == "wait" && !isLate) judgeKey(body["idempotencyKey"] as String?)
+        // It looks for a place that nobody waits for any more.
+        if (isLate && body["idempotencyKey"] != lastKey) faults += "wait came with another key than $lastKey"
         // Who asks for a place has taken it, and whoever leaves takes it no more. A place that is gone has another key than the next one.
         val problem = (step["reply"] as? Map<*, *>)?.get("problem") as? Map<*, *>
         if (call != "wait" || step["user"] != null || problem?.get("code") == "gone") endKey()
@@ -57,7 +63,10 @@ internal class Script(one: Map<*, *>) {
     }
 
     private fun endKey() {
-        key?.let(usedKeys::add)
+        key?.let {
+            usedKeys += it
+            lastKey = it
+        }
         key = null
     }
 
