@@ -186,6 +186,7 @@ fn together() -> Vec<Trial> {
         draw::a_draw_that_is_made_late_is_said_to_wait_for_its_value,
         draw::a_draw_that_misses_its_event_is_not_decided,
         draw::nobody_has_a_rank_before_the_draw,
+        draw::an_event_that_was_moved_is_not_frozen_at_its_old_start,
         draw::a_wiped_store_changes_no_draw,
         draw::a_failover_changes_no_draw,
         admin::changes_are_made_once_and_written_down,
