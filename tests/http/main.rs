@@ -259,6 +259,7 @@ fn together() -> Vec<Trial> {
         drain::second_signal_ends_it_at_once,
         reload::zones_come_go_and_change,
         reload::bad_file_changes_nothing,
+        reload::a_reload_during_the_start_is_kept,
         reload::what_operators_changed_wins_until_the_file_is_edited,
         keys::a_rotation_in_three_steps_loses_nobody,
         keys::mistakes_in_a_rotation_are_refused_or_reported,
