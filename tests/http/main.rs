@@ -253,6 +253,7 @@ fn together() -> Vec<Trial> {
         stream::a_zone_that_goes_ends_its_streams,
         stream::pages_of_listed_origins_may_call,
         stream::operators_hear_what_happens,
+        stream::a_withdrawn_token_ends_its_stream,
         stream::a_slow_operator_is_told_what_it_lost,
         drain::requests_in_flight_finish,
         drain::deadline_ends_it,
