@@ -92,12 +92,14 @@ pub(crate) async fn deleted_zone_is_not_brought_back_by_opening_it(backend: &InR
     let epoch = b.line(zone).open(policy()).await.expect("opened").epoch;
     b.line(zone).join(3).await.expect("joins");
     a.define(zone, &Expected::Any, None).await.expect("answered");
+    // A server that has not heard of it.
+    assert_eq!(b.line(zone).beat(Vec::new(), 0).await.expect("answered").policy.mode, Mode::Closed);
     assert_eq!(b.line(zone).open(definition.policy).await.expect_err("deleted"), StoreError::UnknownZone);
     for store in [&a, &b] {
         let kept = store.zones().await.expect("lists").expect("it keeps zones");
         assert!(!kept.zones.iter().any(|(kept, _)| kept == zone), "{kept:?}");
     }
-    // The line is unchanged.
+    // The line has the same people.
     a.define(zone, &Expected::Absent, Some(&definition)).await.expect("answered");
     let view = b.line(zone).open(policy()).await.expect("opened");
     assert_eq!((view.epoch, view.tally.waiting, view.policy.mode), (epoch, 3, Mode::Hold));
