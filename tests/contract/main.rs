@@ -195,6 +195,7 @@ fn of_the_register(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'stati
         of_changes_that_expect_the_same_one_is_made,
         deleted_zone_is_not_brought_back_by_opening_it,
         change_that_is_sent_again_is_made_once,
+        draw_that_has_begun_is_not_moved,
         routes_are_changed_once_and_come_back_with_the_zones,
     ];
     trials.extend(trials![of, start, servers: servers_hear_of_each_other_until_they_are_silent]);

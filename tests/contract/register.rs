@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use admission::{Definition, Mode, Notice, Policy, ZoneId};
+use admission::{Definition, Event, Mode, Moment, Notice, Policy, Schedule, ZoneId};
 use bytes::Bytes;
 use store::{
     Defined, Expected, Line as _, RegisterContents, RoutesDefined, Store as _, StoreError,
@@ -16,6 +16,7 @@ use store::{
 use crate::{
     backend::{Backend as _, InRedis, Servers},
     behaviour::{policy, with},
+    drawn::drawn_event,
 };
 
 /// The register's key; see `lua/register.lua`.
@@ -91,15 +92,42 @@ pub(crate) async fn deleted_zone_is_not_brought_back_by_opening_it(backend: &InR
     let epoch = b.line(zone).open(policy()).await.expect("opened").epoch;
     b.line(zone).join(3).await.expect("joins");
     a.define(zone, &Expected::Any, None).await.expect("answered");
+    // A server that has not heard of it.
+    assert_eq!(b.line(zone).beat(Vec::new(), 0).await.expect("answered").policy.mode, Mode::Closed);
     assert_eq!(b.line(zone).open(definition.policy).await.expect_err("deleted"), StoreError::UnknownZone);
     for store in [&a, &b] {
         let kept = store.zones().await.expect("lists").expect("it keeps zones");
         assert!(!kept.zones.iter().any(|(kept, _)| kept == zone), "{kept:?}");
     }
-    // The line is unchanged.
+    // The line has the same people.
     a.define(zone, &Expected::Absent, Some(&definition)).await.expect("answered");
     let view = b.line(zone).open(policy()).await.expect("opened");
     assert_eq!((view.epoch, view.tally.waiting, view.policy.mode), (epoch, 3, Mode::Hold));
+}
+
+/// However long a change is on its way: it is made before the event begins, or not at all.
+pub(crate) async fn draw_that_has_begun_is_not_moved(backend: &InRedis, zone: &ZoneId) {
+    let store = backend.open().await;
+    let with = |event: Event| {
+        let schedule = Schedule::new(vec![event], &policy()).expect("a schedule");
+        Definition { schedule, ..policy().into() }
+    };
+    let later = |text| Moment::parse(text).expect("an instant");
+    let to_come = Event { begins: later("2098-01-01T00:00:00Z"), ..drawn_event("sale") };
+    store.define(zone, &Expected::Absent, Some(&with(to_come))).await.expect("answered");
+    // It has not begun: it may be moved, also into the past.
+    define(&store, zone, &with(drawn_event("sale"))).await;
+
+    let frozen = Defined::Frozen(ZoneId::parse("sale").expect("a name"));
+    let moved = with(Event { begins: later("2099-01-01T00:00:00Z"), ..drawn_event("sale") });
+    let by_arrival = with(Event { draw: None, ..drawn_event("sale") });
+    for new in [Some(&moved), Some(&by_arrival), None] {
+        let answer = store.define(zone, &Expected::Any, new).await.expect("answered");
+        assert_eq!(answer, frozen, "{new:?}");
+    }
+    let over = with(Event { ends: later("2026-01-03T00:00:00Z"), ..drawn_event("sale") });
+    define(&store, zone, &over).await;
+    define(&store, zone, &by_arrival).await;
 }
 
 pub(crate) async fn change_that_is_sent_again_is_made_once(backend: &InRedis, zone: &ZoneId) {

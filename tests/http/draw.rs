@@ -409,6 +409,40 @@ pub(crate) fn nobody_has_a_rank_before_the_draw() {
     }
 }
 
+/// A server stands still while an event is moved through another one, and goes on after the old start: it freezes no list of that.
+pub(crate) fn an_event_that_was_moved_is_not_frozen_at_its_old_start() {
+    let (redis, keys) = (Standalone::start(), KeyFiles::old());
+    let start = || {
+        let file = keys.named("key_file") + &zone("Z", 600, "");
+        Setup::new(&file).arg("--store").arg(redis.url()).start()
+    };
+    let (one, two) = (start(), start());
+    let shown = |weir: &Weir| weir.get("/draws/Z/sale").json();
+    let mut sale = drawn(4);
+    let old_ms = in_s(4).1;
+    let (status, changed) = patch(&one, &json!({ "events": [sale] }));
+    assert_eq!(status, 200, "{changed}");
+    eventually("both know the event, and its pre-queue is in force", || {
+        let waits = two.post("/traffic/wait", &body("Z", None)).json()["waiting"]["opensInMs"].is_u64();
+        (waits && shown(&two)["stage"] == "announced").then_some(())
+    });
+    two.freeze();
+    let (begins, begins_ms) = in_s(300);
+    sale["begins"] = begins.into();
+    let (status, changed) = patch(&one, &json!({ "events": [sale] }));
+    assert_eq!(status, 200, "{changed}");
+    eventually("the old start passes", || (store::unix_ms() > old_ms + 500).then_some(()));
+    two.signal(Signal::CONT);
+    let draw = eventually("it has read the change", || {
+        Some(shown(&two)).filter(|draw| draw["begins"] == begins_ms / 1_000)
+    });
+    assert_eq!((&draw["stage"], &draw["checkpoint"]), (&"announced".into(), &Value::Null), "{draw}");
+    // It would be refused if a list had been kept under this name.
+    sale["ends"] = in_s(900).0.into();
+    let (status, changed) = patch(&one, &json!({ "events": [sale] }));
+    assert_eq!(status, 200, "{changed}");
+}
+
 /// Two servers share a Redis that loses everything after the freeze, and again after the line was dealt. They give it back, and the
 /// order stays.
 pub(crate) fn a_wiped_store_changes_no_draw() {

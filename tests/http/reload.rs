@@ -1,8 +1,11 @@
 //! SIGHUP reads the configuration file again.
 
-use std::fs;
+use std::{fs, io::Write as _};
 
-use rustix::process::Signal;
+use rustix::{
+    fs::{CWD, Mode, OFlags, mkfifoat, open},
+    process::{Pid, Signal, kill_process},
+};
 
 use crate::{
     app::{Answer, body},
@@ -50,6 +53,30 @@ pub(crate) fn zones_come_go_and_change() {
     }
     eventually("the series of a zone go with it", || {
         (!weir.admin_get("/metrics").text().contains("zone=\"C\"")).then_some(())
+    });
+}
+
+/// A server that is asked to read its file again while it starts does so once it serves. A pipe in place of the file shows when it reads.
+pub(crate) fn a_reload_during_the_start_is_kept() {
+    let setup = Setup::new("").shell("echo $$ > pid.new; mv pid.new pid;");
+    let (pipe, pid) = (setup.config_path(), setup.dir().join("pid"));
+    mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).expect("a pipe");
+    // It can be opened once somebody reads it.
+    let answer_reader = || {
+        let opened = eventually("the server reads its file", || {
+            open(&pipe, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).ok()
+        });
+        move |config: &str| fs::File::from(opened).write_all(config.as_bytes()).expect("it reads")
+    };
+    std::thread::scope(|scope| {
+        let starting = scope.spawn(move || setup.start());
+        let write = answer_reader();
+        let pid = fs::read_to_string(pid).expect("the server's").trim().parse().expect("a number");
+        kill_process(Pid::from_raw(pid).expect("a process"), Signal::HUP).expect("our own child");
+        write(&zone("A", 60, ""));
+        let weir = starting.join().expect("it starts");
+        answer_reader()(&(zone("A", 60, "") + &zone("B", 60, "")));
+        served(&weir, "B", 401);
     });
 }
 

@@ -11,6 +11,7 @@ use std::{
 use rustix::process::Signal;
 
 use crate::{
+    admin::new_token,
     app::{Answer, body},
     client::{Client, Reply, post},
     clock::{eventually, now},
@@ -319,8 +320,14 @@ pub(crate) fn pages_of_listed_origins_may_call() {
 
 /// The stream of an operator.
 fn operator(weir: &Weir, query: &str) -> Stream {
+    operator_with(weir, query, "x")
+}
+
+/// The same with this token.
+fn operator_with(weir: &Weir, query: &str, token: &str) -> Stream {
     let client = Client::connect(weir.admin).expect("the admin listener accepts");
-    Stream::over(client, &format!("GET /admin/v1/events{query} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+    let fields = format!("Host: localhost\r\nAuthorization: Bearer {token}");
+    Stream::over(client, &format!("GET /admin/v1/events{query} HTTP/1.1\r\n{fields}\r\n\r\n"))
 }
 
 fn next_event(stream: &mut Stream) -> (String, serde_json::Value) {
@@ -366,6 +373,32 @@ pub(crate) fn operators_hear_what_happens() {
         (404, "not_found"),
         "the public listener does not have it"
     );
+}
+
+/// A token that is withdrawn, or gets a role that may not listen, hears nothing more of a stream that it opened before.
+pub(crate) fn a_withdrawn_token_ends_its_stream() {
+    let [(stays, of_stays), (gone, of_gone), (lowered, of_lowered)] =
+        ["ada", "vera", "sam"].map(|name| new_token(name, "viewer"));
+    let zones = zone("Z", 60, HELD);
+    let weir = Setup::new(&format!("{zones}{of_stays}{of_gone}{of_lowered}")).start();
+    let [mut stays, mut gone, mut lowered] =
+        [stays, gone, lowered].map(|token| operator_with(&weir, "?kinds=Joined,Reloaded", &token));
+    let kind = |stream: &mut Stream| next_event(stream).1["kind"].clone();
+    join(&weir);
+    for stream in [&mut stays, &mut gone, &mut lowered] {
+        assert_eq!(kind(stream), "Joined");
+    }
+    let of_lowered = of_lowered.replace("\"viewer\"", "\"shop\"");
+    weir.setup().write_config(&format!("{zones}{of_stays}{of_lowered}"));
+    weir.signal(Signal::HUP);
+    assert_eq!(kind(&mut stays), "Reloaded");
+    join(&weir);
+    assert_eq!(kind(&mut stays), "Joined");
+    for stream in [&mut gone, &mut lowered] {
+        while let Ok(block) = stream.client.block() {
+            assert_eq!(stream.reader.event(&block), None, "it hears nothing");
+        }
+    }
 }
 
 /// An operator who does not read loses events and is told how many. The numbers add up, and nobody waits for the

@@ -379,17 +379,24 @@ impl Schedule {
     /// # Errors
     /// [`ScheduleFault::Frozen`] for the first event of which that is not so.
     pub fn check_frozen(&self, new: &Self, unix_s: u64) -> Result<(), ScheduleFault> {
-        let is_frozen = |event: &&Event| {
-            event.draw.is_some() && (event.begins.unix_s.into()..event.ends.unix_s.into()).contains(&unix_s)
-        };
+        match self.first_draw_changed(new, unix_s) {
+            Some(event) if u64::from(event.begins.unix_s) <= unix_s => {
+                Err(ScheduleFault::Frozen(event.id.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Of the events by lot that are not over at `unix_s` (seconds since 1970), the first one that `new` would make another one of. The
+    /// change may be made until it begins.
+    #[must_use]
+    pub fn first_draw_changed(&self, new: &Self, unix_s: u64) -> Option<&Event> {
         let stays = |old: &Event| {
             let new = new.get(old.id.as_str());
             new.is_some_and(|new| new.begins.unix_s == old.begins.unix_s && new.draw == old.draw)
         };
-        match self.0.iter().filter(is_frozen).find(|event| !stays(event)) {
-            Some(event) => Err(ScheduleFault::Frozen(event.id.clone())),
-            None => Ok(()),
-        }
+        let draws = self.0.iter().filter(|event| event.draw.is_some() && unix_s < event.ends.unix_s.into());
+        draws.into_iter().find(|event| !stays(event))
     }
 
     /// What happens with the draws that are new beside `before`, and whose events have begun already at `unix_s` (seconds since 1970): one

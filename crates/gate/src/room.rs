@@ -44,9 +44,12 @@ mod published;
 mod visitors;
 mod wait_status;
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, AtomicU32, AtomicU64},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use admission::{
@@ -93,6 +96,9 @@ enum Keeper {
     /// The store. If the store does not know the zone, the lane waits for [`Room::order_open`].
     Store,
 }
+
+/// By how much the clocks of a zone and of its register may be apart until the zone's own one says when the register was read.
+const CLOCKS_APART: Duration = Duration::from_secs(5);
 
 /// When to ask again for a place in a closed zone of which nobody knows when it opens, in seconds.
 const ASK_WHEN_CLOSED_S: u32 = 60;
@@ -149,6 +155,8 @@ pub(crate) struct Room<L> {
     /// one.
     replacing: AsyncMutex<()>,
     defined: ArcSwap<Defined>,
+    /// Until when the definition is sure to have been this one, by the store's clock in milliseconds since 1970: when its register was read.
+    listed_ms: AtomicU64,
     keeper: Keeper,
     /// The store knows the zone, as far as this server knows.
     open: AtomicBool,
@@ -262,6 +270,8 @@ impl<L: Line> Room<L> {
             forecast,
             lots: ArcSwap::default(),
             defined: ArcSwap::from_pointee(Defined::by(definition, store::unix_ms() / 1_000)),
+            // Without a register, a change comes into force here before anybody else knows of it.
+            listed_ms: AtomicU64::new(if keeper == Keeper::Store { 0 } else { u64::MAX }),
             keeper,
             open: AtomicBool::new(open),
             started_at: now,
@@ -353,6 +363,19 @@ impl<L: Line> Room<L> {
         if new_notice {
             self.bus.publish(NoticeChanged { zone: self.id });
         }
+    }
+
+    /// Notes that the store's register had the definition in use when its clock showed `unix_ms`; it was asked `ago` before now. If that clock
+    /// is behind the zone's, the zone's counts after a while.
+    pub(crate) fn note_listed(&self, unix_ms: u64, ago: Duration) {
+        let ago_ms = u64::try_from(ago.saturating_add(CLOCKS_APART).as_millis()).unwrap_or(u64::MAX);
+        let by_zone_ms = self.unix_ms_now().unwrap_or(0).saturating_sub(ago_ms);
+        self.listed_ms.store(unix_ms.max(by_zone_ms), Ordering::Release);
+    }
+
+    /// Until when the definition is sure to have been the one in use, or a later one: read this first.
+    pub(crate) fn listed_ms(&self) -> u64 {
+        self.listed_ms.load(Ordering::Acquire)
     }
 
     /// The zone's own clock now, in milliseconds since 1970; `None` before the store has told it.

@@ -140,6 +140,7 @@ impl<S: Store, C: Store> Watcher<S, C> {
     async fn refresh_once(&mut self, requested: bool) -> Outcome {
         let cell = &self.cells.all()[self.at];
         let (connected, answered) = (cell.is_connected(), cell.has_answered());
+        let asked = Instant::now();
         let mut kept = if requested { cell.zones_now().await } else { cell.zones().await };
         if kept.as_ref().is_ok_and(|kept| kept.is_new) && !self.known.is_empty() {
             let (cell, zones) = (&cell.health().name, self.known.len());
@@ -162,7 +163,7 @@ impl<S: Store, C: Store> Watcher<S, C> {
                 if self.cells.place_of_routes() == Some(self.at) {
                     take_in_routes(&self.gate, kept.routes.clone());
                 }
-                self.take_in(kept.zones.clone(), !answered, kept.unix_ms).await;
+                self.take_in(kept.zones.clone(), !answered, (kept.unix_ms, asked)).await;
                 Outcome::Listed
             }
             Err(error) => {
@@ -188,8 +189,10 @@ impl<S: Store, C: Store> Watcher<S, C> {
                         .iter()
                         .map(|(zone, known)| (zone.clone(), known.clone(), Listing::Unknown));
                     let zones = unknown.collect();
-                    self.changed =
-                        self.gate.follow_zones(|zone| self.is_mine(zone), zones, store::unix_ms()).await;
+                    self.changed = self
+                        .gate
+                        .follow_zones(|zone| self.is_mine(zone), zones, (store::unix_ms(), asked))
+                        .await;
                     self.gate.note_never_listed(|zone| self.is_mine(zone), &error);
                 }
                 Outcome::Away
@@ -197,7 +200,7 @@ impl<S: Store, C: Store> Watcher<S, C> {
         }
     }
 
-    async fn take_in(&mut self, mut listed: Zones, is_first: bool, unix_ms: u64) {
+    async fn take_in(&mut self, mut listed: Zones, is_first: bool, time: (u64, Instant)) {
         listed.retain(|(zone, _)| self.is_mine(zone));
         if is_first {
             let differ = if self.has_file { differences(&self.known, &listed) } else { Vec::new() };
@@ -213,7 +216,7 @@ impl<S: Store, C: Store> Watcher<S, C> {
         }
         let serve = listed.iter().map(|(zone, kept)| (zone.clone(), kept.clone(), Listing::Listed)).collect();
         self.known = listed;
-        let changed = self.gate.follow_zones(|zone| self.is_mine(zone), serve, unix_ms).await;
+        let changed = self.gate.follow_zones(|zone| self.is_mine(zone), serve, time).await;
         // A new policy comes into force a moment after the lane was asked. So the refresh after a change counts as a
         // change too.
         self.changed = std::mem::replace(&mut self.changing, changed) || changed;

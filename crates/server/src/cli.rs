@@ -123,6 +123,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
         }
         Order::NewToken { name, role } => new_token(&name, role)?,
         Order::Serve(sources) => {
+            let reload = serve::ReloadSignal::handle()?;
             let config = load(&sources)?;
             let is_redis = matches!(config.store, StoreSettings::Redis(_));
             let otlp = config.otlp.as_ref().map(|settings| Otlp::new(settings, is_redis)).transpose()?;
@@ -141,7 +142,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
             for danger in dangers.chain(idle_routes(&config)).chain(contradictions(&config)) {
                 tracing::warn!("{danger}");
             }
-            serve::run(config, &sources, otlp)?;
+            serve::run(config, &sources, reload, otlp)?;
         }
         Order::VerifyAudit(sources, paths, head) => return verify(&sources, paths, head),
         Order::VerifyDraw(wanted) => return draw::run(&wanted),

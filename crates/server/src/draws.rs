@@ -1,7 +1,8 @@
 //! The draws of this server's zones: each is held when its event begins.
 //!
-//! 1. *Frozen*: when the event has begun by the zone's own clock, a server lists who waits, signs the checkpoint of the list, and keeps
-//!    both beside the line. Of several servers the first one counts, and all go on from what is kept.
+//! 1. *Frozen*: when the event has begun by the zone's own clock, and this server has read it since then, it lists who waits, signs the
+//!    checkpoint of the list, and keeps both beside the line. The store changes no draw that has begun, so what was read stays. Of several
+//!    servers the first one counts, and all go on from what is kept.
 //! 2. *Drawn*: when the announced randomness is there, any server adds it. It cannot be chosen: a round of drand has one signature.
 //! 3. The line is dealt anew by the order that follows, and this server reads tickets by it.
 //!
@@ -45,6 +46,9 @@ const KEEP_AGAIN: Duration = Duration::from_secs(60);
 /// How often the store is asked for the record of an event whose draw is not due: it may have been held before this server started.
 const LOOK_FOR_OLD: Duration = Duration::from_secs(5);
 
+/// How long after its beginning an event may be unread, in milliseconds, until that is a trouble.
+const UNREAD_MS: u64 = 5_000;
+
 /// How long after the freeze the announced round of drand comes at the earliest, in seconds. Everybody can have the checkpoint by then.
 const ROUND_AFTER_S: u64 = 4;
 
@@ -75,6 +79,8 @@ enum Fault {
         "the state of the zone was lost a moment ago; the list is frozen once everybody had the time to show the own place, an idle time after that"
     )]
     Unsettled,
+    #[error("the register of zones was not read since the event began, so it may have been moved before")]
+    Unread,
     #[error("no relay of drand has round {0} yet: {1}")]
     NoRound(u64, String),
     #[error(
@@ -374,6 +380,12 @@ impl Draws {
         }
         if !draw.is_due {
             return Ok(None);
+        }
+        if !draw.is_fixed {
+            // The register is read twice a second.
+            let is_late =
+                draw.unix_ms > (u64::from(draw.event.begins.unix_s()) * 1_000).saturating_add(UNREAD_MS);
+            return if is_late { Err(Fault::Unread) } else { Ok(None) };
         }
         let census = self.gate.census(&draw.zone).await?;
         if census.settled_ms > census.now_ms || census.is_recovering {

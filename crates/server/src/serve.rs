@@ -35,7 +35,8 @@ use assembly::{Assembled, assemble};
 pub use greeting::describe;
 use listeners::{ADMIN_CONNECTIONS, Listeners};
 use reload::reload;
-use shutdown::{Signals, finish, shut_down};
+pub use shutdown::ReloadSignal;
+use shutdown::{StopSignal, finish, shut_down};
 
 /// The most streams of events on the admin listener. A stream keeps its connection, so without this bound a single viewer
 /// could take all connections.
@@ -51,11 +52,16 @@ pub const STACK_BYTES: usize = 8 << 20;
 /// How long threads may take to end after the server has stopped.
 const END_OF_THREADS: Duration = Duration::from_secs(1);
 
-/// Serves until a signal stops the server. SIGHUP reads `sources` again. `otlp` is what a collector gets, if there is one.
+/// Serves until a signal stops the server. `reload` reads `sources` again. `otlp` is what a collector gets, if there is one.
 ///
 /// # Errors
 /// The server cannot start, or a second signal cut its end short.
-pub fn run(config: Config, sources: &Sources, otlp: Option<Otlp>) -> Result<(), Failure> {
+pub fn run(
+    config: Config,
+    sources: &Sources,
+    reload: ReloadSignal,
+    otlp: Option<Otlp>,
+) -> Result<(), Failure> {
     let no_threads =
         |e: io::Error| Failure::new(failure::UNAVAILABLE, format_args!("threads cannot be started: {e}"));
     let bus = Arc::new(Bus::new().map_err(no_threads)?);
@@ -71,7 +77,7 @@ pub fn run(config: Config, sources: &Sources, otlp: Option<Otlp>) -> Result<(), 
         .build()
         .map_err(no_threads)?;
     let mut audit = None;
-    let served = runtime.block_on(serve(config, sources, bus, &mut audit, otlp));
+    let served = runtime.block_on(serve(config, (sources, reload), bus, &mut audit, otlp));
     runtime.shutdown_timeout(END_OF_THREADS);
     // The bus is gone with the runtime, so the log is complete when it has written what it received.
     if let Some(audit) = audit {
@@ -82,7 +88,7 @@ pub fn run(config: Config, sources: &Sources, otlp: Option<Otlp>) -> Result<(), 
 
 async fn serve(
     config: Config,
-    sources: &Sources,
+    (sources, mut hangup): (&Sources, ReloadSignal),
     bus: Arc<Bus>,
     audit: &mut Option<Audit>,
     otlp: Option<Otlp>,
@@ -91,7 +97,7 @@ async fn serve(
     let Assembled { public, admin, sockets, metrics, certificates, logins, zones_changed, tasks } =
         assemble(&config, &bus, audit, otlp.as_ref().map(Otlp::tracer)).await?;
     let sending = otlp.map(|otlp| otlp.start(Arc::clone(&metrics)));
-    let mut signals = Signals::handle()?;
+    let mut stop = StopSignal::handle()?;
     let listeners = Listeners::serve(&config, (&public, &admin), sockets, &metrics, certificates.as_deref());
     // A server serves also where nobody can read its greeting.
     if let Err(unwritten) =
@@ -103,14 +109,14 @@ async fn serve(
     let mut in_force = config.clone();
     loop {
         tokio::select! {
-            _ = signals.reload.recv() => {
+            () = hangup.recv() => {
                 let new = reload(&config, sources, &public, &admin, (certificates.as_deref(), logins.as_ref())).await;
                 bus.publish(Reloaded { ok: new.is_some() });
                 in_force = new.unwrap_or(in_force);
             }
             () = admin.editor.changed() => {}
             () = zones_changed.notified() => {}
-            () = signals.stop.recv() => break,
+            () = stop.recv() => break,
         }
         (listeners.set_idle)(in_force.idle_timeout(listeners::longest_polling_ms(&public.gate)));
     }
@@ -118,8 +124,7 @@ async fn serve(
         deadline_s = config.drain_deadline.as_secs(),
         "stopping: requests under way are finished first"
     );
-    let ended =
-        shut_down(&public, &admin.servers, listeners.public, listeners.admin, &mut signals.stop).await;
+    let ended = shut_down(&public, &admin.servers, listeners.public, listeners.admin, &mut stop).await;
     finish(&ended, &admin, tasks, sending).await;
     ended
 }

@@ -49,7 +49,8 @@ pub struct RegisterContents {
     pub routes: Option<Arc<str>>,
     /// Whether the store never had a zone, not even one that was deleted.
     pub is_new: bool,
-    /// The time by the store's clock, in milliseconds since 1970: it says where the zones are in their schedules.
+    /// The time by the store's clock when the zones were so, in milliseconds since 1970: it says where they are in their schedules, and which
+    /// draws nobody can move any more.
     pub unix_ms: u64,
 }
 
@@ -98,6 +99,8 @@ pub enum Defined {
     Done(Option<Definition>),
     /// Nothing was changed, because the zone was not as expected. Holds its current definition.
     Otherwise(Option<Definition>),
+    /// Nothing was changed, because an event by lot, of this name, had begun by the store's clock: its list is frozen, or is about to be.
+    Frozen(ZoneId),
 }
 
 /// A store of zones.
@@ -121,6 +124,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Changes the definition of a zone, or deletes it if `new` is `None`, if the zone is as expected. Of several concurrent
     /// changes that expect the same, one succeeds. The line of a deleted zone stays. This does not notify other servers.
+    ///
+    /// An event by lot is not changed once it has begun by the store's clock, however long the call took: whoever reads it as it is at a later
+    /// time of that clock ([`RegisterContents::unix_ms`]) may freeze its list. See [`Schedule::check_frozen`](admission::Schedule::check_frozen).
     ///
     /// # Errors
     /// [`StoreError`]; always [`StoreError::Away`] if the configuration defines the zones.

@@ -42,8 +42,8 @@ use std::{
 };
 
 use admission::{
-    Census, Claim, Deal, Dealt, Decided, Definition, Departure, JoinKey, Leaver, PAGE_TICKETS, PagePolls,
-    Policy, Snapshot, Ticket, ZoneId,
+    Census, Claim, Deal, Dealt, Decided, Definition, Departure, JoinKey, Leaver, Mode, PAGE_TICKETS,
+    PagePolls, Policy, Snapshot, Ticket, ZoneId,
 };
 use bytes::Bytes;
 use tokio::sync::OnceCell;
@@ -242,14 +242,14 @@ impl<C: Client> Redis<C> {
         }
     }
 
-    /// Changes a zone's definition in the register, and opens the zone if it is new.
+    /// Changes a zone's definition in the register, opens the zone if it is new, and closes it if it is deleted.
     async fn define_and_open(
         &self,
         zone: &ZoneId,
         expected: &Expected,
         new: impl Fn(Option<&Definition>) -> Option<Definition>,
     ) -> Result<Defined> {
-        let defined = self.define_in_register(zone, expected, new).await?;
+        let defined = self.define_in_register(zone, expected, &new).await?;
         // So that this server can give the change back if Redis loses it now.
         let register = self.registered(&[]).await;
         if let Defined::Done(None) = defined {
@@ -263,7 +263,28 @@ impl<C: Client> Redis<C> {
                 tracing::warn!(%zone, %error, "a new zone could not be opened at once; nobody enters in its first minute");
             }
         }
+        if let Defined::Done(Some(before)) = &defined
+            && new(Some(before)).is_none()
+            && let Err(why) = self.close(&self.zone(zone)).await
+        {
+            tracing::warn!(
+                %zone, %why,
+                "a deleted zone could not be closed; a server that has not heard of the deletion may let people in until it does"
+            );
+        }
         Ok(defined)
+    }
+
+    /// Closes a zone that is deleted, so that a server that has not heard of it yet lets nobody in. Its line stays.
+    async fn close(&self, zone: &Zone) -> std::result::Result<(), Refused> {
+        let known = lock(&zone.memory).as_ref().map(|memory| memory.header.policy);
+        let Some(policy) = known else { return Ok(()) };
+        let closed = Policy { mode: Mode::Closed, ..policy };
+        match self.give_policy(zone, &closed, Known::Seen).await {
+            // Without a state nobody enters.
+            Err(Refused::Other(StoreError::UnknownZone)) => Ok(()),
+            given => given,
+        }
     }
 
     /// Whether the zone has the policy that is in force now by its schedule, as this server last saw it.

@@ -45,7 +45,7 @@ const PINNED: [(&str, &str); 20] = [
     ("restore", "a90e1a9c8e5a28d710e78f96bc0aad58699363f5"),
     ("mend", "a040592f6bffe5617d97513931081b15da47939d"),
     ("zones", "dff049337db80598485d179d7d3be18d7d1a0232"),
-    ("define", "d4e9dc1f28bd6cbaffb20201c3a50a6b4de32c37"),
+    ("define", "56c313d0504b83f501fd0dca7fe6ca8fe3941ef2"),
     ("learned", "5356420f63b92d77a7fb0e87103999ee3dd191bc"),
     ("draw", "7928eb684e7e5a26d0c0727a706ce11561b794c8"),
     ("minutes", "969fd4cdcacfdcf51bf9eb4f3b6d87c5ea8efc86"),

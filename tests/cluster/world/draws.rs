@@ -188,6 +188,9 @@ impl Known {
             self.asked = Some(Instant::now());
             return Ok(None);
         }
+        if !draw.is_fixed {
+            return Ok(None);
+        }
         let census = gate.census(zone).await?;
         if census.settled_ms > census.now_ms || census.is_recovering {
             return Ok(None);

@@ -88,6 +88,7 @@ async fn put<S: Store>(cells: &Cells<S>, zone: &ZoneId, wanted: &Definition) -> 
             Ok(Defined::Done(None)) => return ZoneApplied::Created(wanted.clone()),
             Ok(Defined::Done(Some(old))) if old == *wanted => return ZoneApplied::Unchanged,
             Ok(Defined::Done(Some(old))) => return ZoneApplied::Changed(old.changes(wanted)),
+            Ok(Defined::Frozen(event)) => return ZoneApplied::Frozen(ScheduleFault::Frozen(event)),
             Ok(Defined::Otherwise(None)) => Expected::Absent,
             Ok(Defined::Otherwise(Some(_))) => Expected::Any,
         };

@@ -10,7 +10,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use admission::{Definition, Schedule, ZoneId};
+use admission::{Definition, Schedule, ScheduleFault, ZoneId};
 use store::{Defined, Expected, Store};
 use tokio::{
     sync::{Mutex, Notify},
@@ -191,6 +191,10 @@ impl<S: Store> ZoneEditor<S> {
         // Writing comes first because it may fail. Taking the file into use comes last because it cannot be undone.
         let staging = next.clone();
         let staged = on_disk(move || staging.stage()).await?;
+        // The disk may have taken until an event began.
+        if let Some(now) = &before {
+            self.check_frozen(zone, now, new.as_ref())?;
+        }
         self.gate.serve_zone(zone, new.as_ref()).await?;
         if let Err(fault) = on_disk(move || staged.commit()).await {
             if let Err(error) = self.gate.serve_zone(zone, before.as_ref()).await {
@@ -221,6 +225,7 @@ impl<S: Store> ZoneEditor<S> {
         let before = match self.gate.store().define(zone, expected, new.as_ref()).await? {
             Defined::Done(before) => before,
             Defined::Otherwise(now) => return Err(otherwise(expected, now)),
+            Defined::Frozen(event) => return Err(DefineError::Schedule(ScheduleFault::Frozen(event))),
         };
         let change = DefinitionChange { before, after: new };
         if change.before != change.after {

@@ -17,6 +17,8 @@ pub struct ZoneDraw {
     pub event: Event,
     /// Whether the event has begun, and the policy in force waits for this draw.
     pub is_due: bool,
+    /// Whether the store had the event as it is here when it had begun. Nobody can move it any more, so its list may be frozen.
+    pub is_fixed: bool,
     /// Whether this server reads tickets by it.
     pub is_known: bool,
     /// The epoch of the zone, as this server saw it last. In another epoch the store may have lost what it kept.
@@ -68,7 +70,11 @@ impl<S: Store> Gate<S> {
         let rooms = self.rooms.load();
         let mut all = Vec::new();
         for room in rooms.values().filter(|room| room.has_schedule()) {
-            all.extend(room.definition().schedule.events().iter().filter_map(|event| draw_of(room, event)));
+            let listed_ms = room.listed_ms();
+            let definition = room.definition();
+            all.extend(
+                definition.schedule.events().iter().filter_map(|event| draw_of(room, listed_ms, event)),
+            );
         }
         all.sort_by(|a, b| (&a.zone, &a.event.id).cmp(&(&b.zone, &b.event.id)));
         all
@@ -77,8 +83,11 @@ impl<S: Store> Gate<S> {
     /// The draw that decides who enters first in a zone, as [`Gate::draws`] has it; none where that is the order of arrival.
     #[must_use]
     pub fn draw_that_decides(&self, zone: &str) -> Option<ZoneDraw> {
+        let rooms = self.rooms.load();
+        let room = rooms.get(zone)?;
+        let listed_ms = room.listed_ms();
         let event = self.deciding_draw(zone)?.event;
-        draw_of(self.rooms.load().get(zone)?, &event)
+        draw_of(room, listed_ms, &event)
     }
 
     /// Lists who waits in a zone.
@@ -137,15 +146,17 @@ impl<S: Store> Gate<S> {
     }
 }
 
-/// The draw of an event of this room; none if its order is that of arrival.
-fn draw_of<L: Line>(room: &Room<L>, event: &Event) -> Option<ZoneDraw> {
+/// The draw of an event of this room, as it was listed until `listed_ms`; none if its order is that of arrival.
+fn draw_of<L: Line>(room: &Room<L>, listed_ms: u64, event: &Event) -> Option<ZoneDraw> {
     let draw = event.draw_number();
     let unix_ms = room.unix_ms_now().unwrap_or_else(store::unix_ms);
-    let has_begun = unix_ms >= u64::from(event.begins.unix_s()) * 1_000;
+    let begins_ms = u64::from(event.begins.unix_s()) * 1_000;
+    let has_begun = unix_ms >= begins_ms;
     (draw != 0).then(|| ZoneDraw {
         zone: room.zone.clone(),
         event: event.clone(),
         is_due: has_begun && room.policy().opens_at.draw == draw && room.drawn().draw != draw,
+        is_fixed: listed_ms >= begins_ms,
         is_known: room.lots(draw).is_some(),
         epoch: room.epoch(),
         unix_ms,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use admission::{Definition, ZoneId};
 use events::{ZoneAdded, ZoneRemoved};
 use store::{Store, StoreError};
+use tokio::time::Instant;
 
 use super::{Gate, Rooms};
 use crate::room::{Room, RoomSealers};
@@ -78,13 +79,14 @@ impl<S: Store> Gate<S> {
 
     /// Of the zones that are `mine`, serves exactly these from now on, as a store's register lists them. Waits for no
     /// store call: each zone's lane opens the zone in the store, and the zone counts as away until then. `unix_ms` is the time by
-    /// the store's clock, in milliseconds since 1970: it says where the zones are in their schedules. Returns whether anything changed.
+    /// the store's clock, in milliseconds since 1970, when the register was as it was read, and `asked` is when this server asked for it: it
+    /// says where the zones are in their schedules, and which draws nobody can move any more. Returns whether anything changed.
     /// Must be called on a tokio runtime.
     pub async fn follow_zones(
         &self,
         mine: impl Fn(&ZoneId) -> bool,
         zones: Vec<(ZoneId, Definition, Listing)>,
-        unix_ms: u64,
+        (unix_ms, asked): (u64, Instant),
     ) -> bool {
         let _changing = self.changing.lock().await;
         let before = self.rooms.load_full();
@@ -110,6 +112,9 @@ impl<S: Store> Gate<S> {
                 Arc::clone,
             );
             room.set_definition(&definition, unix_s);
+            if listing == Listing::Listed {
+                room.note_listed(unix_ms, asked.elapsed());
+            }
             match listing {
                 Listing::Unknown => {}
                 Listing::Listed if room.is_open() => {

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use admission::{Entry, FirstTold, JoinKey, Mode, OnStoreFailure, Ticket};
+use admission::{Entry, FirstTold, JoinKey, Mode, OnStoreFailure, Policy, Ticket};
 use events::AdmittedWithoutStore;
 use store::{Line, unix_ms};
 use tokio::time::Instant;
@@ -56,11 +56,19 @@ impl<L: Line> Room<L> {
             return false;
         }
         let current = self.current.load();
-        let policy = &current.view.policy;
-        // A line that an operator holds, or a zone that is closed or not yet open, stays so.
-        policy.on_store_failure == OnStoreFailure::Open
-            && matches!(policy.mode, Mode::Auto | Mode::Open)
-            && current.view.opens_in_ms(current.ms_at(Instant::now())) == 0
+        let view = &current.view;
+        let unix_s = self.schedule_s(unix_ms());
+        let of_schedule = self.defined.load().definition.policy_at(unix_s);
+        let lets_in = |policy: &Policy| {
+            policy.on_store_failure == OnStoreFailure::Open
+                && matches!(policy.mode_after(view.drawn), Mode::Auto | Mode::Open)
+        };
+        // A line that is held, also until its order is drawn, or a zone that is closed or not yet open, stays so. No store says any more that
+        // an event begins or ends, so the schedule has to let people in, too.
+        lets_in(&view.policy)
+            && lets_in(&of_schedule)
+            && view.opens_in_ms(current.ms_at(Instant::now())) == 0
+            && u64::from(of_schedule.opens_at.unix_s) <= unix_s
             // A store with the state of a newer version is there, and the newer servers let people in. Asked last, because it takes a lock.
             && self.trouble().is_none_or(|trouble| trouble.kind != TroubleKind::Newer)
     }

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use admission::{Mode, OnStoreFailure, Policy};
+use admission::{
+    Definition, DrawFallback, DrawTerms, Event, Mode, Moment, Notice, OnStoreFailure, Outside, Policy,
+    RandomnessSource, Schedule, instant_text,
+};
 use events::Kind;
 use gate::{Refusal, Reply};
 use tokio::{
@@ -92,6 +95,78 @@ fn an_open_zone_lets_people_in_while_the_store_is_away() {
         }
         assert_eq!(is_in(&later).1, entry, "both ways lead to the same entry");
         assert_eq!(unseen(), 3);
+    });
+}
+
+/// An event from one second to another, counted from the store's start. Its pre-queue begins a minute before.
+fn event(begins_s: i32, ends_s: i32) -> Event {
+    let at = |second: i32| {
+        let text = instant_text(START_S.strict_add_signed(second));
+        Moment::parse(&text).expect("an instant")
+    };
+    Event {
+        id: zone("sale"),
+        prequeue_from: at(begins_s - 60),
+        begins: at(begins_s),
+        ends: at(ends_s),
+        before: Outside::Usual,
+        after: Outside::Usual,
+        before_page: None,
+        after_page: None,
+        admit_per_minute: None,
+        max_active: None,
+        draw: None,
+        notice: Notice::default(),
+    }
+}
+
+/// No store says that an event begins or ends while it is away. Nobody enters before it begins, after it closed the zone, or before its
+/// order is drawn.
+#[test]
+fn an_open_zone_keeps_to_its_events_while_the_store_is_away() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        // The zone's own clock tells the time, because it has an opening.
+        let open = Policy {
+            admit_per_minute: 1,
+            on_store_failure: OnStoreFailure::Open,
+            opens_at: (START_S - 3_600).into(),
+            ..Policy::default()
+        };
+        let closes = Event { after: Outside::Closed, ..event(-1, 60) };
+        let holds = Event { after: Outside::Hold, ..event(-1, 60) };
+        let terms = DrawTerms { randomness: RandomnessSource::Drand, fallback: DrawFallback::Wait };
+        let drawn = Event { draw: Some(terms), ..event(-31, 600) };
+        let events = [("CLOSES", closes), ("HOLDS", holds), ("BEGINS", event(120, 180)), ("DRAWN", drawn)];
+        let file = events.map(|(name, event)| {
+            let schedule = Schedule::new(vec![event], &open).expect("a schedule");
+            (zone(name), Definition { schedule, ..open.into() })
+        });
+        let server = serve_one(&fake, &file).await;
+        pass(2.0).await;
+        let gate = &server.gate;
+        let lets_in = async |name: &str| match gate.join(name).await {
+            Ok(Reply::Entered { .. }) => true,
+            Err(AWAY) => false,
+            other => panic!("{name}: {other:?}"),
+        };
+        gate.join("HOLDS").await.expect("the first one enters");
+        let holder = waits(&gate.join("HOLDS").await.expect("served")).0;
+        fake.set(Is::Down);
+        for (until_s, [closes, holds, begins, drawn]) in [
+            (40.0, [true, true, true, false]),
+            (70.0, [false, false, false, false]),
+            (130.0, [false, false, true, false]),
+            (190.0, [false, false, true, false]),
+        ] {
+            pass(until_s - fake.age_s()).await;
+            for (name, expected) in
+                [("CLOSES", closes), ("HOLDS", holds), ("BEGINS", begins), ("DRAWN", drawn)]
+            {
+                assert_eq!(lets_in(name).await, expected, "{name} at {until_s}");
+            }
+        }
+        assert!(waits(&gate.poll("HOLDS", &holder).await.expect("stale")).1, "the place stays");
     });
 }
 

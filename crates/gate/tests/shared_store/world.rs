@@ -69,6 +69,9 @@ pub(crate) struct Fake {
 
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// When the store starts by its clock, in seconds since 1970.
+pub(crate) const START_S: u32 = 1_790_000_000;
+
 impl Fake {
     pub(crate) fn new() -> Self {
         let engine = Engine::new(MemoryJournal::default()).expect("memory");
@@ -138,9 +141,18 @@ impl Fake {
                 return Err(StoreError::Away("no answer".to_owned()));
             }
         }
+        decide(&mut self.lock(), self.now())
+    }
+
+    /// How long ago the store started, in seconds.
+    pub(crate) fn age_s(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
+    fn now(&self) -> Now {
         let ms = u64::try_from(self.start.elapsed().as_millis()).expect("short");
-        let now = Now { ms: 1_790_000_000_000 + ms, unix_ms: 1_790_000_000_000 + ms };
-        decide(&mut self.lock(), now)
+        let ms = u64::from(START_S) * 1_000 + ms;
+        Now { ms, unix_ms: ms }
     }
 
     async fn decide<T>(
@@ -180,14 +192,9 @@ impl Fake {
 }
 
 impl Held {
-    fn kept(&self) -> RegisterContents {
+    fn kept(&self, now: Now) -> RegisterContents {
         let zones = self.zones.iter().map(|(zone, kept)| (zone.clone(), kept.clone())).collect();
-        RegisterContents {
-            zones,
-            routes: self.routes.clone(),
-            is_new: !self.begun,
-            unix_ms: store::unix_ms(),
-        }
+        RegisterContents { zones, routes: self.routes.clone(), is_new: !self.begun, unix_ms: now.unix_ms }
     }
 }
 
@@ -196,15 +203,15 @@ impl Store for Fake {
 
     async fn zones(&self) -> Result<Option<RegisterContents>> {
         self.lock().lists += 1;
-        self.answer(|state, _| Ok(Some(state.kept()))).await
+        self.answer(|state, now| Ok(Some(state.kept(now)))).await
     }
 
     async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<RegisterContents> {
-        self.answer(|state, _| {
+        self.answer(|state, now| {
             if !std::mem::replace(&mut state.begun, true) {
                 state.zones = zones.iter().cloned().collect();
             }
-            Ok(state.kept())
+            Ok(state.kept(now))
         })
         .await
     }
@@ -258,7 +265,8 @@ impl FakeLine {
 
 impl Line for FakeLine {
     async fn open(&self, _: Policy) -> Result<Snapshot> {
-        let kept = self.fake.lock().zones.get(&self.zone).map(|kept| kept.policy);
+        let now_s = self.fake.now().unix_ms / 1_000;
+        let kept = self.fake.lock().zones.get(&self.zone).map(|kept| kept.policy_at(now_s));
         self.fake.open(&self.zone, kept.ok_or(StoreError::UnknownZone)?).await
     }
 

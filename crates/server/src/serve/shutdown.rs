@@ -1,6 +1,6 @@
 //! The signals of the process, and the end of a server.
 //!
-//! SIGHUP reloads the configuration. The first SIGTERM or SIGINT stops the server in this order:
+//! SIGHUP reloads the configuration, or is kept until the server serves. Until then SIGTERM and SIGINT end the process. Afterwards the first SIGTERM or SIGINT stops the server in this order:
 //!
 //! 1. The server says that it is not ready, also to the other servers. Streams end, and clients are asked to connect elsewhere.
 //! 2. The listeners of clients and proxies accept what is already in their queues, and nothing more. Each finishes its requests,
@@ -11,9 +11,10 @@
 //!
 //! The second signal ends the process at once.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
 use tokio::{
+    runtime,
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
     task::{JoinHandle, JoinSet},
@@ -33,17 +34,25 @@ const RETIRE: Duration = Duration::from_secs(2);
 /// How long the stores may take to keep the statistics of the last minute.
 const LAST_MINUTES: Duration = Duration::from_secs(1);
 
-/// The signals that the server handles.
-pub(super) struct Signals {
-    pub(super) reload: Signal,
-    pub(super) stop: StopSignal,
-}
+/// SIGHUP.
+pub struct ReloadSignal(Signal);
 
-impl Signals {
-    /// From now on, these signals do not end the process.
-    pub(super) fn handle() -> Result<Self, Failure> {
-        let (terminate, interrupt) = (handled(SignalKind::terminate())?, handled(SignalKind::interrupt())?);
-        Ok(Self { reload: handled(SignalKind::hangup())?, stop: StopSignal { terminate, interrupt } })
+impl ReloadSignal {
+    /// From now on, SIGHUP does not end the process. One that comes while the server starts is a reload afterwards, so that nothing is
+    /// missed that was written after the configuration was read: call this before.
+    ///
+    /// # Errors
+    /// The signal cannot be handled.
+    pub fn handle() -> Result<Self, Failure> {
+        // The handler is the process's. It stays when this runtime is gone, and later ones hear of what came meanwhile.
+        let runtime = runtime::Builder::new_current_thread().enable_io().build().map_err(unhandled)?;
+        let _entered = runtime.enter();
+        handled(SignalKind::hangup()).map(Self)
+    }
+
+    /// Waits for the next one. May be cancelled.
+    pub(super) async fn recv(&mut self) {
+        self.0.recv().await;
     }
 }
 
@@ -54,8 +63,11 @@ pub(super) fn outlive_full_files() -> Result<(), Failure> {
 }
 
 fn handled(kind: SignalKind) -> Result<Signal, Failure> {
-    let why = |e| Failure::new(failure::UNAVAILABLE, format_args!("signals cannot be handled: {e}"));
-    signal(kind).map_err(why)
+    signal(kind).map_err(unhandled)
+}
+
+fn unhandled(why: io::Error) -> Failure {
+    Failure::new(failure::UNAVAILABLE, format_args!("signals cannot be handled: {why}"))
 }
 
 /// SIGTERM and SIGINT.
@@ -65,6 +77,12 @@ pub(super) struct StopSignal {
 }
 
 impl StopSignal {
+    /// From now on, these signals do not end the process.
+    pub(super) fn handle() -> Result<Self, Failure> {
+        let (terminate, interrupt) = (handled(SignalKind::terminate())?, handled(SignalKind::interrupt())?);
+        Ok(Self { terminate, interrupt })
+    }
+
     /// Waits for the next one. May be cancelled.
     pub(super) async fn recv(&mut self) {
         tokio::select! {

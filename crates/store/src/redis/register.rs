@@ -108,13 +108,16 @@ enum Tried {
     Made(Option<u64>),
     /// The field has another text.
     Found(Bytes),
+    /// It came too late.
+    Late,
     /// The server should read the register again.
     Again,
 }
 
 impl Register {
     pub(super) fn kept(self) -> RegisterContents {
-        let unix_ms = self.unix_ms();
+        // What the clock showed as it answered: this server may have stood still since then.
+        let unix_ms = self.clock.map_or(0, |(unix_ms, _)| unix_ms);
         RegisterContents {
             zones: self.zones.into_iter().collect(),
             routes: self.routes,
@@ -325,7 +328,7 @@ impl<C: Client> Redis<C> {
             return Err(fault.into());
         }
         let (was, texts) = (shown(text), (text.clone(), remembered));
-        if let Tried::Made(rev) = self.try_change(&before, name, texts, &mut mark(name)).await? {
+        if let Tried::Made(rev) = self.try_change(&before, name, texts, 0, &mut mark(name)).await? {
             tracing::warn!(
                 "the field `{name}` of the register of zones in Redis had the value `{was}`, which no server wrote; it is written back \
                  as this server remembers it"
@@ -357,7 +360,12 @@ impl<C: Client> Redis<C> {
             let after = new(before);
             let texts =
                 (found.take().filter(same).unwrap_or_else(|| written(before)), written(after.as_ref()));
-            match self.try_change(&register, zone.as_str(), texts, &mut made).await? {
+            let schedule = after.as_ref().map(|after| after.schedule.clone()).unwrap_or_default();
+            let draw = before.and_then(|before| {
+                before.schedule.first_draw_changed(&schedule, register.unix_ms() / 1_000).cloned()
+            });
+            let until_ms = draw.as_ref().map_or(0, |draw| u64::from(draw.begins.unix_s()) * 1_000);
+            match self.try_change(&register, zone.as_str(), texts, until_ms, &mut made).await? {
                 Tried::Made(rev) => {
                     let before = before.cloned();
                     self.remember_change(register, rev, |register| match after {
@@ -367,6 +375,9 @@ impl<C: Client> Redis<C> {
                     return Ok(Defined::Done(before));
                 }
                 Tried::Found(text) => found = Some(text),
+                Tried::Late => {
+                    return draw.map(|draw| Defined::Frozen(draw.id)).ok_or(StoreError::Busy);
+                }
                 Tried::Again => {}
             }
         }
@@ -387,7 +398,7 @@ impl<C: Client> Redis<C> {
             }
             let texts =
                 [expected.unwrap_or_default(), new].map(|text| Bytes::copy_from_slice(text.as_bytes()));
-            if let Tried::Made(rev) = self.try_change(&register, ROUTES, texts.into(), &mut made).await? {
+            if let Tried::Made(rev) = self.try_change(&register, ROUTES, texts.into(), 0, &mut made).await? {
                 self.remember_change(register, rev, |register| register.routes = Some(new.into()));
                 return Ok(RoutesDefined::Done);
             }
@@ -395,17 +406,26 @@ impl<C: Client> Redis<C> {
         Err(StoreError::Busy)
     }
 
-    /// Asks Redis to change one field from one text to another. `register` is what the server has; `made` marks the change, however
-    /// often it is sent.
+    /// Asks Redis to change one field from one text to another, before its clock shows `until_ms` (milliseconds since 1970, 0 for whenever).
+    /// `register` is what the server has; `made` marks the change, however often it is sent.
     async fn try_change(
         &self,
         register: &Register,
         field: &str,
         (before, after): (Bytes, Bytes),
+        until_ms: u64,
         made: &mut Vec<Bytes>,
     ) -> Result<Tried> {
         let field = Bytes::copy_from_slice(field.as_bytes());
-        let args = vec![text(register.rev), text(register.born), field, before, after, text(REMEMBERED_S)];
+        let args = vec![
+            text(register.rev),
+            text(register.born),
+            field,
+            before,
+            after,
+            text(REMEMBERED_S),
+            text(until_ms),
+        ];
         let mut reply = match self.of_register(&scripts::DEFINE, made, args).await {
             // The slot is being moved and the script did not run. With a single key it can run.
             Err(StoreError::Away(why)) if why.contains("TRYAGAIN") && !made.is_empty() => {
@@ -418,6 +438,7 @@ impl<C: Client> Redis<C> {
             b"1" if reply.is_empty() => Ok(Tried::Made(None)),
             b"1" => Ok(Tried::Made(Some(reply.number()?))),
             b"0" => Ok(Tried::Found(reply.bytes()?)),
+            b"2" => Ok(Tried::Late),
             // The register lost something. The next read writes it back.
             _ => Ok(Tried::Again),
         }

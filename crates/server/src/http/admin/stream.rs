@@ -1,9 +1,9 @@
 //! The streams of operators: every event of the private scope, as it happens, as JSON.
 //!
 //! Invariants: no event of the scope `root` can be asked for; a slow listener loses its own oldest events, gets the number of
-//! lost events, and slows nobody down; at most one batch is kept for it.
+//! lost events, and slows nobody down; at most one batch is kept for it; whoever is not admitted any more hears nothing more.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use admission::{Mode, Policy, ZoneId};
 use axum::{
@@ -11,18 +11,13 @@ use axum::{
     response::Response,
 };
 use edge::{KnownClient, Outlet};
-use events::{
-    Bus, Event, Kind, Kinds, LimitedCall, RefusalReason, Scope, StoreCall, Subscription, ZoneNumber,
-};
+use events::{Event, Kind, Kinds, LimitedCall, RefusalReason, Scope, StoreCall, Subscription, ZoneNumber};
 use gate::definitions::PolicyJson;
 use hyper::{Uri, Version, header::HeaderMap};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
-use tokio::{
-    sync::{OwnedSemaphorePermit, watch},
-    time::timeout,
-};
+use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 
-use super::state::AdminState;
+use super::{guard::Guard, state::AdminState};
 use crate::{
     access::Role,
     fields::shown,
@@ -67,8 +62,9 @@ pub(super) async fn events(
     if state.lifecycle.is_stopping() {
         return Err(Problem::stopping());
     }
-    let caller = state.guard.load().admit(version, &target, &headers);
-    caller.inspect_err(|problem| state.refusals.by_the_guard(from, problem))?.needs(Role::Viewer)?;
+    let operator = Operator { guard: state.guard.load_full(), state, version, target, headers, from };
+    operator.admit_by(&operator.guard)?;
+    let state = &operator.state;
     let kinds = kinds(query.as_deref())?;
     let permit = Arc::clone(&state.stream_permits).try_acquire_owned().map_err(|_| {
         let what =
@@ -76,9 +72,40 @@ pub(super) async fn events(
         Problem::new(OVERLOADED, what).retry_after(5)
     })?;
     let subscription = state.bus.subscribe("operator", SCOPE, kinds)?;
-    let mut response = open(state.bus.clone(), subscription, permit, state.streams.stopped());
+    let mut response = open(operator, subscription, permit);
     response.extensions_mut().insert(KnownClient);
     Ok(response)
+}
+
+/// Who opened a stream.
+struct Operator {
+    state: AdminState,
+    /// What admitted it.
+    guard: Arc<Guard>,
+    version: Version,
+    target: Uri,
+    headers: HeaderMap,
+    from: IpAddr,
+}
+
+impl Operator {
+    fn admit_by(&self, guard: &Guard) -> Result<(), Problem> {
+        let caller = guard.admit(self.version, &self.target, &self.headers);
+        caller
+            .inspect_err(|problem| self.state.refusals.by_the_guard(self.from, problem))?
+            .needs(Role::Viewer)
+    }
+
+    /// Whether the tokens and names in force admit it still.
+    fn is_admitted(&mut self) -> bool {
+        let now = self.state.guard.load_full();
+        if Arc::ptr_eq(&now, &self.guard) {
+            return true;
+        }
+        let admitted = self.admit_by(&now);
+        self.guard = now;
+        admitted.is_ok()
+    }
 }
 
 /// The kinds that a query selects. If it names none, all kinds that operators may see.
@@ -101,28 +128,19 @@ fn kinds(query: Option<&str>) -> Result<Kinds, Problem> {
     Ok(Kinds::of(&kinds))
 }
 
-/// A stream of the events of `subscription`, until `stopped`. It holds `permit` for as long as its connection is open.
-fn open(
-    bus: Arc<Bus>,
-    subscription: Subscription,
-    permit: OwnedSemaphorePermit,
-    stopped: watch::Receiver<bool>,
-) -> Response {
+/// A stream of the events of `subscription`, until the server stops. It holds `permit` for as long as its connection is open.
+fn open(operator: Operator, subscription: Subscription, permit: OwnedSemaphorePermit) -> Response {
     response(move |mut outlet| {
         outlet.limit(UNREAD, LOST_AFTER);
         tokio::spawn(async move {
-            run(bus, subscription, outlet, stopped).await;
+            run(operator, subscription, outlet).await;
             drop(permit);
         });
     })
 }
 
-async fn run(
-    bus: Arc<Bus>,
-    mut subscription: Subscription,
-    mut outlet: Outlet,
-    mut stopped: watch::Receiver<bool>,
-) {
+async fn run(mut operator: Operator, mut subscription: Subscription, mut outlet: Outlet) {
+    let (bus, mut stopped) = (Arc::clone(&operator.state.bus), operator.state.streams.stopped());
     let mut text = HEARTBEAT.to_owned();
     while outlet.is_open() {
         outlet.send(text.as_bytes());
@@ -136,6 +154,7 @@ async fn run(
                 return outlet.flushed().await;
             }
             heard = timeout(SILENCE, subscription.next()) => match heard {
+                _ if !operator.is_admitted() => return,
                 Ok(Some(batch)) => {
                     if batch.lost > 0 {
                         event(&mut text, "lost", &format!(r#"{{"count":{}}}"#, batch.lost));
@@ -256,7 +275,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use events::{
-        AdmittedWithoutStore, DefinitionChanged, Entered, Evicted, Joined, Limited, ModeChanged,
+        AdmittedWithoutStore, Bus, DefinitionChanged, Entered, Evicted, Joined, Limited, ModeChanged,
         NoticeChanged, PolicyChanged, Refused, Reloaded, StoreBack, StoreCalled, StoreLost, Tallied,
         ViewShown, ZoneAdded, ZoneRemoved,
     };
