@@ -222,8 +222,9 @@ fn idle_routes(config: &Config) -> impl Iterator<Item = String> {
 
 /// What is said about zones whose fields contradict each other.
 fn contradictions(config: &Config) -> impl Iterator<Item = String> {
-    config.zones.iter().flat_map(|(zone, definition)| {
-        definition.contradictions().into_iter().map(move |what| format!("zone {zone}: {what}"))
+    let now_s = unix_ms() / 1_000;
+    config.zones.iter().flat_map(move |(zone, definition)| {
+        definition.contradictions(now_s).into_iter().map(move |what| format!("zone {zone}: {what}"))
     })
 }
 

@@ -473,7 +473,7 @@ impl AdminState {
                     let before =
                         change.before.as_ref().map(|before| before.schedule.clone()).unwrap_or_default();
                     let begun = after.schedule.begun_draws(&before, now_s);
-                    after.contradictions().into_iter().chain(begun).collect()
+                    after.contradictions(now_s).into_iter().chain(begun).collect()
                 },
             ),
         };
