@@ -126,6 +126,31 @@ impl Definition {
         all
     }
 
+    /// What would end at `unix_s` (seconds since 1970) with `new` in its place, though it keeps people out or promises them a start: a hold,
+    /// an opening that is still to come, and events that are not over. One text for each.
+    #[must_use]
+    pub fn ended_by(&self, new: &Self, unix_s: u64) -> Vec<String> {
+        let keeps_out = |policy: &Policy| matches!(policy.mode, Mode::Hold | Mode::Closed);
+        let mut ended = self.schedule.ended_by(&new.schedule, unix_s);
+        let opens_at = self.policy.opens_at;
+        if u64::from(opens_at.unix_s) > unix_s && new.policy.opens_at.unix_s < opens_at.unix_s {
+            ended.push(format!("opens_at {}", instant_text(opens_at.unix_s)));
+        }
+        let (now, then) = (self.policy_at(unix_s), new.policy_at(unix_s));
+        if keeps_out(&self.policy) {
+            if new.policy.mode != self.policy.mode {
+                ended.push(format!("mode {}", self.policy.mode.word()));
+            }
+        } else if ended.is_empty() && keeps_out(&now) && !keeps_out(&then) {
+            ended.push(match self.schedule.phase(unix_s) {
+                Phase::Before(event) => format!("before = {} of event {}", event.before.word(), event.id),
+                Phase::After(event) => format!("after = {} of event {}", event.after.word(), event.id),
+                _ => format!("mode {}", now.mode.word()),
+            });
+        }
+        ended
+    }
+
     /// The notice in force at an instant, in seconds since 1970.
     #[must_use]
     pub fn notice_at(&self, unix_s: u64) -> &Notice {
@@ -148,7 +173,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        OnStoreFailure,
+        OnStoreFailure, Outside,
         schedule::tests::{at, moment, sale},
     };
 
@@ -206,6 +231,59 @@ mod tests {
         };
         assert_eq!(Definition::default().etag(), "a5b8431fdc02ba89b77945af381b4ec1");
         assert_eq!(definition.etag(), "f04ee1ddc8ec68b8b5edd9c617e7869d");
+    }
+
+    #[test]
+    fn what_a_new_definition_would_end_is_named() {
+        let definition = |mode, events| {
+            let policy = Policy { mode, ..Policy::default() };
+            Definition { schedule: Schedule::new(events, &policy).expect("a schedule"), ..policy.into() }
+        };
+        let with_sale = definition(Mode::Auto, vec![sale()]);
+        let bare = definition(Mode::Auto, Vec::new());
+        let ended = |old: &Definition, new: &Definition, text| old.ended_by(new, at(text)).join(", ");
+        let (before, prequeue, open, over) =
+            ("2026-12-01T07:00:00Z", "2026-12-01T07:45:00Z", "2026-12-01T09:00:00Z", "2026-12-01T11:00:00Z");
+        for (now, wanted) in [
+            (before, "event sale, which is to begin at 2026-12-01T09:00[Europe/Berlin]"),
+            (prequeue, "event sale, whose pre-queue goes on"),
+            (open, "event sale, which goes on"),
+            (over, "after = hold of event sale"),
+        ] {
+            assert_eq!(ended(&with_sale, &bare, now), wanted);
+            assert_eq!(ended(&with_sale, &with_sale, now), "", "the same again");
+            assert_eq!(ended(&bare, &with_sale, now), "", "a new event ends nothing");
+        }
+        // Another rate ends nothing, and an event that is to come may be moved.
+        let faster = Event { admit_per_minute: Some(700), ..sale() };
+        let moved = Event { begins: moment("2026-12-01T08:15:00Z"), ..sale() };
+        let shorter = Event { ends: moment("2026-12-01T10:00:00Z"), ..sale() };
+        let open_before = Event { before: Outside::Usual, ..sale() };
+        for (event, now, wanted) in [
+            (&faster, prequeue, ""),
+            (&moved, before, ""),
+            (&moved, prequeue, "event sale, whose pre-queue goes on"),
+            (&shorter, prequeue, "event sale, whose pre-queue goes on"),
+            (&shorter, open, "event sale, which goes on"),
+            (&open_before, before, "before = closed of event sale"),
+        ] {
+            assert_eq!(ended(&with_sale, &definition(Mode::Auto, vec![event.clone()]), now), wanted);
+        }
+        let longer = definition(Mode::Auto, vec![shorter]);
+        assert_eq!(ended(&longer, &with_sale, open), "", "a later end ends nothing");
+        for mode in [Mode::Hold, Mode::Closed] {
+            let stopped = definition(mode, Vec::new());
+            assert_eq!(ended(&stopped, &bare, before), format!("mode {}", mode.word()));
+            assert_eq!(ended(&bare, &stopped, before), "", "a stop ends nothing");
+        }
+        let opening = |text| {
+            let opens_at = moment(text).unix_s().into();
+            Definition::from(Policy { opens_at, ..Policy::default() })
+        };
+        assert_eq!(ended(&opening(open), &bare, before), "opens_at 2026-12-01T09:00:00Z");
+        assert_eq!(ended(&opening(open), &opening(prequeue), before), "opens_at 2026-12-01T09:00:00Z");
+        assert_eq!(ended(&opening(prequeue), &opening(open), before), "", "it opens later");
+        assert_eq!(ended(&opening(prequeue), &bare, open), "", "it is open");
     }
 
     #[test]

@@ -111,7 +111,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
         Order::Doctor(sources) => return doctor::run(&load(&sources)?, open_files()),
         Order::ExplainRoute(sources, question) => print(&route::explain(&load(&sources)?, &question)?)?,
         Order::NewBypass(sources, wanted) => print(&route::new_bypass(&load(&sources)?, &wanted)?)?,
-        Order::ApplyZones(sources) => zones::apply(&load(&sources)?)?,
+        Order::ApplyZones(sources, options) => zones::apply(&load(&sources)?, options)?,
         Order::ListZones(sources) => zones::list(&load(&sources)?)?,
         Order::Call(call, server, format) => on_this_thread(remote::run(&call, &server, format))?,
         Order::ReportEvent(wanted, sources, mut server, named) => {
