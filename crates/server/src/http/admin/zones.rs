@@ -19,7 +19,7 @@ use super::{
     precondition::{Wanted, etag},
     query::{DryRun, NoQuery, Operator, ZoneChange, ZoneInPath, instant, minutes},
     shape::{
-        ChangeShape, DefinitionPatch, EtaChange, Leaver, NewDefinition, NewZone, Now, PastChange,
+        ChangeShape, DefinitionPatch, EtaChange, Leaver, Made, NewDefinition, NewZone, Now, PastChange,
         PastChanges, PastMinutesShape, StatsShape, ZoneShape, Zones,
     },
     state::{AdminState, outcome, to_the_end},
@@ -335,6 +335,11 @@ pub(super) async fn changes(
         at: change.at_ms,
         who: change.by.as_ref().map(|by| by.name.to_string()),
         role: change.by.as_ref().map(|by| by.role.as_str().to_owned()),
+        made: match change.by {
+            Some(_) => Made::Here,
+            None if state.cells.is_empty() => Made::File,
+            None => Made::Store,
+        },
         zone: change.zone.to_string(),
         before: change.before.as_ref().map(Into::into),
         after: change.after.as_ref().map(Into::into),
