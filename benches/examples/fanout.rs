@@ -33,7 +33,11 @@ use std::{
 use admission::{Mode, Policy, SealKey, Seals, ZoneId};
 use clock::{eventually, now};
 use events::Bus;
-use gate::{AnyStore, Gate, Reply, Token, Watcher, cells::Cells, definitions};
+use gate::{
+    AnyStore, Gate, Reply, Token, Watcher,
+    cells::Cells,
+    definitions::{self, ApplyOptions},
+};
 use nats::Nats;
 use redis::{Cluster, Standalone, cpu_time};
 use server::{
@@ -290,14 +294,15 @@ impl Operator {
     async fn change(&self, zone: &ZoneId, policy: Policy) -> Instant {
         let mut done = None;
         let wanted = [(zone.clone(), policy.into())];
-        let applied = definitions::apply(&self.cells, &wanted, async |_, zone, definition| {
-            done = Some(now());
-            if let Some(transport) = &self.transport {
-                fanout::say(transport, self.sender, zone, Some(definition))
-                    .await
-                    .expect("the broker is there");
-            }
-        });
+        let applied =
+            definitions::apply(&self.cells, &wanted, ApplyOptions::default(), async |_, zone, definition| {
+                done = Some(now());
+                if let Some(transport) = &self.transport {
+                    fanout::say(transport, self.sender, zone, Some(definition))
+                        .await
+                        .expect("the broker is there");
+                }
+            });
         assert_eq!(applied.await.failure(), None);
         done.expect("it is another policy")
     }

@@ -29,7 +29,11 @@ use std::{sync::Arc, time::Duration};
 use admission::{Mode, Policy, SealKey, Seals, ZoneId};
 use clock::{DEADLINE, eventually};
 use events::Bus;
-use gate::{AnyStore, Gate, Watcher, cells::Cells, definitions};
+use gate::{
+    AnyStore, Gate, Watcher,
+    cells::Cells,
+    definitions::{self, ApplyOptions},
+};
 use server::{
     config::{self, Config},
     fanout::{self, AnyTransport, Fanout, SenderId},
@@ -159,9 +163,10 @@ impl Operator {
     async fn try_apply(&self, zone: &ZoneId, policy: Policy) -> Result<bool, StoreError> {
         let mut told = false;
         let wanted = [(zone.clone(), policy.into())];
-        let applied = definitions::apply(&self.cells, &wanted, async |_, zone, definition| {
-            told = fanout::say(&self.transport, self.sender, zone, Some(definition)).await.is_ok();
-        });
+        let applied =
+            definitions::apply(&self.cells, &wanted, ApplyOptions::default(), async |_, zone, definition| {
+                told = fanout::say(&self.transport, self.sender, zone, Some(definition)).await.is_ok();
+            });
         applied.await.failure().cloned().map_or(Ok(told), Err)
     }
 }

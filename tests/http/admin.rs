@@ -334,6 +334,7 @@ pub(crate) fn changes_are_made_once_and_written_down() {
     eventually("a change of the file is seen", || {
         (changes()[0]["who"].is_null() && changes()[0]["zone"] == "Z").then_some(())
     });
+    assert_eq!((&changes()[0]["made"], &changes()[1]["made"]), (&"file".into(), &"here".into()));
 
     let written = eventually("all changes are in the audit log", || {
         let text = fs::read_to_string(audit.join("audit-0000000001.jsonl")).ok()?;

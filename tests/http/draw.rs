@@ -512,8 +512,8 @@ fn two_servers_hold_a_draw(store: &str, mut lose: impl FnMut()) {
         .output()
         .expect("the binary runs");
     let printed = String::from_utf8_lossy(&applied.stdout);
-    assert_eq!(applied.status.code(), Some(64), "{applied:?}");
-    assert!(printed.contains("failed     Z") && printed.contains("its list is frozen"), "{printed}");
+    assert_eq!(applied.status.code(), Some(65), "{applied:?}");
+    assert!(printed.contains("refused    Z") && printed.contains("its list is frozen"), "{printed}");
     lose();
     let late: Vec<String> = (0..3)
         .map(|_| {

@@ -100,6 +100,7 @@ fn together() -> Vec<Trial> {
         events::a_restart_does_not_move_an_event,
         events::events_of_a_file,
         events::a_closed_zone_leads_to_the_page_of_its_event,
+        events::the_preview_names_those_who_wait_beyond_the_end,
         events::an_event_has_its_own_page,
         events::servers_say_which_events_they_have_read,
         events::wrong_events_are_refused,

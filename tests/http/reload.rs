@@ -142,6 +142,7 @@ pub(crate) fn what_operators_changed_wins_until_the_file_is_edited() {
     }
     reload(&weir, &of_file.replace("id = \"A\"\n", "id = \"A\"\nsub_windows = 6\n"));
     eventually("the file counts for A", || weir.log().contains("the file counts").then_some(()));
+    weir.logs("the configuration file ends what an operator set up: mode closed");
     assert_eq!(refused(&weir, "A"), 200);
     assert_eq!(refused(&weir, "B"), 404, "its entry in the file did not change");
     weir.kill_and_restart();

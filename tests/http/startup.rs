@@ -477,7 +477,10 @@ pub(crate) fn an_empty_file_is_applied_as_such() {
     setup.write_config("# nothing yet\n");
     let (code, said, complaint) = apply();
     assert_eq!(code, Some(0), "{complaint}");
-    assert_eq!(said, "0 created, 0 changed, 0 unchanged, 0 failed; 2 more in the store stay as they are\n");
+    assert_eq!(
+        said,
+        "0 created, 0 changed, 0 unchanged, 0 refused, 0 failed; 2 more in the store stay as they are\n"
+    );
     assert!(complaint.contains("the file has no [[zone]], so nothing is put into the store"), "{complaint}");
     // A store that does not answer is no store to which nothing had to be put.
     drop(redis);

@@ -117,7 +117,7 @@ impl Room {
             let seals = Seals::only(SealKey { id: 1, secret: [1; 32] });
             let served = Arc::new(Gate::new(Arc::new(crowd), seals, Arc::clone(&BUS)));
             let listed = vec![(room.zone.clone(), Definition::from(hold), Listing::Listed)];
-            served.follow_zones(|_| true, listed, store::unix_ms()).await;
+            served.follow_zones(|_| true, listed, (store::unix_ms(), Instant::now())).await;
             while !served.zone_totals(room.zone.as_str()).is_some_and(|totals| totals.known) {
                 sleep(Duration::from_millis(1)).await;
             }

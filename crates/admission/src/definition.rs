@@ -2,7 +2,7 @@
 //!
 //! Invariant: two definitions have the same tag only if they are equal, up to a collision of BLAKE3.
 
-use crate::{Field, Mode, Notice, Phase, Policy, SECOND_FIELDS, Schedule};
+use crate::{Event, Field, Mode, Notice, Phase, Policy, SECOND_FIELDS, Schedule, Stage, instant_text};
 
 /// Everything that operators set for one zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -89,18 +89,33 @@ impl Definition {
         }
     }
 
-    /// What contradicts itself in this definition, though each part is right: see [`Policy::contradiction`].
+    /// What contradicts itself at `unix_s` (seconds since 1970), though each part is right: see [`Policy::contradiction`]. Events that are
+    /// over count no more.
     #[must_use]
-    pub fn contradictions(&self) -> Vec<String> {
-        let events = self.schedule.events();
+    pub fn contradictions(&self, unix_s: u64) -> Vec<String> {
+        let is_ahead = |event: &&Event| event.stage(unix_s) != Stage::Over;
         let mut all: Vec<String> = self.policy.contradiction().into_iter().collect();
-        for event in events {
+        for event in self.schedule.events().iter().filter(is_ahead) {
+            let Event { id, begins, ends, .. } = event;
             let what = event.policy(&self.policy).contradiction();
-            all.extend(
-                what.filter(|what| !all.contains(what)).map(|what| format!("event {}: {what}", event.id)),
-            );
+            all.extend(what.filter(|what| !all.contains(what)).map(|what| format!("event {id}: {what}")));
+            let opens_at = self.policy.opens_at.unix_s;
+            if opens_at > event.opens_s() {
+                let from = instant_text(opens_at);
+                let who = if opens_at < ends.unix_s() {
+                    "nobody enters before"
+                } else {
+                    "nobody enters, because it ends before"
+                };
+                all.push(format!(
+                    "event {id} begins at {begins}, but {who} opens_at = {from}: the later one opens the zone; take opens_at away, \
+                     if that is not meant"
+                ));
+            }
         }
-        if let (Some(event), true) = (events.first(), self.policy.mode != Mode::Auto) {
+        let is_to_begin = |event: &&Event| matches!(event.stage(unix_s), Stage::Before | Stage::Prequeue);
+        let next = self.schedule.events().iter().find(is_to_begin);
+        if let (Some(event), true) = (next, self.policy.mode != Mode::Auto) {
             all.push(format!(
                 "mode = {} keeps the events of the zone from beginning, as {}; set mode = auto, and say by `before` and `after` of an event \
                  what applies outside of it",
@@ -109,6 +124,31 @@ impl Definition {
             ));
         }
         all
+    }
+
+    /// What would end at `unix_s` (seconds since 1970) with `new` in its place, though it keeps people out or promises them a start: a hold,
+    /// an opening that is still to come, and events that are not over. One text for each.
+    #[must_use]
+    pub fn ended_by(&self, new: &Self, unix_s: u64) -> Vec<String> {
+        let keeps_out = |policy: &Policy| matches!(policy.mode, Mode::Hold | Mode::Closed);
+        let mut ended = self.schedule.ended_by(&new.schedule, unix_s);
+        let opens_at = self.policy.opens_at;
+        if u64::from(opens_at.unix_s) > unix_s && new.policy.opens_at.unix_s < opens_at.unix_s {
+            ended.push(format!("opens_at {}", instant_text(opens_at.unix_s)));
+        }
+        let (now, then) = (self.policy_at(unix_s), new.policy_at(unix_s));
+        if keeps_out(&self.policy) {
+            if new.policy.mode != self.policy.mode {
+                ended.push(format!("mode {}", self.policy.mode.word()));
+            }
+        } else if ended.is_empty() && keeps_out(&now) && !keeps_out(&then) {
+            ended.push(match self.schedule.phase(unix_s) {
+                Phase::Before(event) => format!("before = {} of event {}", event.before.word(), event.id),
+                Phase::After(event) => format!("after = {} of event {}", event.after.word(), event.id),
+                _ => format!("mode {}", now.mode.word()),
+            });
+        }
+        ended
     }
 
     /// The notice in force at an instant, in seconds since 1970.
@@ -133,7 +173,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        OnStoreFailure,
+        OnStoreFailure, Outside,
         schedule::tests::{at, moment, sale},
     };
 
@@ -194,6 +234,59 @@ mod tests {
     }
 
     #[test]
+    fn what_a_new_definition_would_end_is_named() {
+        let definition = |mode, events| {
+            let policy = Policy { mode, ..Policy::default() };
+            Definition { schedule: Schedule::new(events, &policy).expect("a schedule"), ..policy.into() }
+        };
+        let with_sale = definition(Mode::Auto, vec![sale()]);
+        let bare = definition(Mode::Auto, Vec::new());
+        let ended = |old: &Definition, new: &Definition, text| old.ended_by(new, at(text)).join(", ");
+        let (before, prequeue, open, over) =
+            ("2026-12-01T07:00:00Z", "2026-12-01T07:45:00Z", "2026-12-01T09:00:00Z", "2026-12-01T11:00:00Z");
+        for (now, wanted) in [
+            (before, "event sale, which is to begin at 2026-12-01T09:00[Europe/Berlin]"),
+            (prequeue, "event sale, whose pre-queue goes on"),
+            (open, "event sale, which goes on"),
+            (over, "after = hold of event sale"),
+        ] {
+            assert_eq!(ended(&with_sale, &bare, now), wanted);
+            assert_eq!(ended(&with_sale, &with_sale, now), "", "the same again");
+            assert_eq!(ended(&bare, &with_sale, now), "", "a new event ends nothing");
+        }
+        // Another rate ends nothing, and an event that is to come may be moved.
+        let faster = Event { admit_per_minute: Some(700), ..sale() };
+        let moved = Event { begins: moment("2026-12-01T08:15:00Z"), ..sale() };
+        let shorter = Event { ends: moment("2026-12-01T10:00:00Z"), ..sale() };
+        let open_before = Event { before: Outside::Usual, ..sale() };
+        for (event, now, wanted) in [
+            (&faster, prequeue, ""),
+            (&moved, before, ""),
+            (&moved, prequeue, "event sale, whose pre-queue goes on"),
+            (&shorter, prequeue, "event sale, whose pre-queue goes on"),
+            (&shorter, open, "event sale, which goes on"),
+            (&open_before, before, "before = closed of event sale"),
+        ] {
+            assert_eq!(ended(&with_sale, &definition(Mode::Auto, vec![event.clone()]), now), wanted);
+        }
+        let longer = definition(Mode::Auto, vec![shorter]);
+        assert_eq!(ended(&longer, &with_sale, open), "", "a later end ends nothing");
+        for mode in [Mode::Hold, Mode::Closed] {
+            let stopped = definition(mode, Vec::new());
+            assert_eq!(ended(&stopped, &bare, before), format!("mode {}", mode.word()));
+            assert_eq!(ended(&bare, &stopped, before), "", "a stop ends nothing");
+        }
+        let opening = |text| {
+            let opens_at = moment(text).unix_s().into();
+            Definition::from(Policy { opens_at, ..Policy::default() })
+        };
+        assert_eq!(ended(&opening(open), &bare, before), "opens_at 2026-12-01T09:00:00Z");
+        assert_eq!(ended(&opening(open), &opening(prequeue), before), "opens_at 2026-12-01T09:00:00Z");
+        assert_eq!(ended(&opening(prequeue), &opening(open), before), "", "it opens later");
+        assert_eq!(ended(&opening(prequeue), &bare, open), "", "it is open");
+    }
+
+    #[test]
     fn a_policy_follows_the_phases_of_its_events() {
         let usual = Policy { admit_per_minute: 60, ..Policy::default() };
         let schedule = Schedule::new(vec![sale()], &usual).expect("a schedule");
@@ -214,14 +307,61 @@ mod tests {
         assert_eq!(also.policy_at(at("2026-12-01T07:30:00Z")).opens_at, later);
         let said = |text| definition.notice_at(at(text)).get("en");
         assert_eq!([said("2026-12-01T07:30:00Z"), said("2026-12-01T11:00:00Z")], [Some("Soon."), None]);
-        assert_eq!(definition.contradictions(), [""; 0]);
         // An operator stops it.
         let stopped = Definition { policy: Policy { mode: Mode::Hold, ..usual }, ..definition };
         assert_eq!(stopped.policy_at(at("2026-12-01T09:00:00Z")).mode, Mode::Hold);
         assert_eq!(stopped.policy_at(at("2026-01-01T00:00:00Z")).mode, Mode::Hold);
-        assert!(
-            stopped.contradictions()[0]
-                .starts_with("mode = hold keeps the events of the zone from beginning, as sale")
-        );
+    }
+
+    /// The sale, and the same a year before, in a zone with this policy.
+    fn two_sales(policy: Policy) -> Definition {
+        let old = Event {
+            id: crate::ZoneId::parse("old").expect("a name"),
+            prequeue_from: moment("2025-12-01T07:30:00Z"),
+            begins: moment("2025-12-01T08:00:00Z"),
+            ends: moment("2025-12-01T11:00:00Z"),
+            ..sale()
+        };
+        let schedule = Schedule::new(vec![old, sale()], &policy).expect("a schedule");
+        Definition { schedule, ..policy.into() }
+    }
+
+    #[test]
+    fn a_mode_that_stops_events_is_warned_of_while_one_is_to_begin() {
+        let said =
+            |mode, now| two_sales(Policy { mode, ..Policy::default() }).contradictions(at(now)).concat();
+        for (now, wanted) in [
+            ("2025-12-01T07:45:00Z", "mode = hold keeps the events of the zone from beginning, as old; "),
+            ("2025-12-01T08:00:00Z", "mode = hold keeps the events of the zone from beginning, as sale; "),
+            ("2026-12-01T07:45:00Z", "mode = hold keeps the events of the zone from beginning, as sale; "),
+        ] {
+            assert!(said(Mode::Hold, now).starts_with(wanted), "{}", said(Mode::Hold, now));
+            assert_eq!(said(Mode::Auto, now), "");
+        }
+        for now in ["2026-12-01T09:00:00Z", "2026-12-01T11:00:00Z"] {
+            assert_eq!(said(Mode::Hold, now), "", "no event is to begin");
+        }
+    }
+
+    #[test]
+    fn an_opening_behind_the_beginning_of_an_event_is_warned_of() {
+        let said = |opens_at, now| {
+            let opens_at = moment(opens_at).unix_s().into();
+            two_sales(Policy { opens_at, ..Policy::default() }).contradictions(at(now)).concat()
+        };
+        let (now, begins) = ("2026-01-01T00:00:00Z", "2026-12-01T09:00[Europe/Berlin]");
+        for (opens_at, wanted) in [
+            ("2026-12-01T08:00:01Z", "nobody enters before opens_at = 2026-12-01T08:00:01Z: "),
+            ("2026-12-01T10:59:59Z", "nobody enters before opens_at = 2026-12-01T10:59:59Z: "),
+            (
+                "2026-12-01T11:00:00Z",
+                "nobody enters, because it ends before opens_at = 2026-12-01T11:00:00Z: ",
+            ),
+        ] {
+            let wanted = format!("event sale begins at {begins}, but {wanted}");
+            assert!(said(opens_at, now).starts_with(&wanted), "{}", said(opens_at, now));
+        }
+        assert_eq!(said("2026-12-01T08:00:00Z", now), "", "of one that is over, nothing is said");
+        assert_eq!(said("2026-12-01T11:00:00Z", "2026-12-01T11:00:00Z"), "", "it is over");
     }
 }

@@ -432,6 +432,30 @@ impl Schedule {
         changes
     }
 
+    /// The events that are not over at `unix_s` (seconds since 1970), and that `new` has no longer or, once their pre-queues have begun,
+    /// would move or end sooner. One text for each.
+    #[must_use]
+    pub fn ended_by(&self, new: &Self, unix_s: u64) -> Vec<String> {
+        let stays = |event: &&Event| {
+            new.get(event.id.as_str()).is_some_and(|new| match event.stage(unix_s) {
+                Stage::Before | Stage::Over => true,
+                stage => {
+                    new.stage(unix_s) == stage && new.is_same(event) && new.ends.unix_s >= event.ends.unix_s
+                }
+            })
+        };
+        let text = |event: &Event| {
+            let Event { id, begins, .. } = event;
+            match event.stage(unix_s) {
+                Stage::Before => format!("event {id}, which is to begin at {begins}"),
+                Stage::Prequeue => format!("event {id}, whose pre-queue goes on"),
+                Stage::Open | Stage::Over => format!("event {id}, which goes on"),
+            }
+        };
+        let ahead = self.0.iter().filter(|event| event.stage(unix_s) != Stage::Over);
+        ahead.filter(|event| !stays(event)).map(text).collect()
+    }
+
     /// The event whose pre-queue began last before `unix_s`, in seconds since 1970. It may be over.
     #[must_use]
     pub fn last_begun(&self, unix_s: u64) -> Option<&Event> {

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use admission::{Definition, FIELDS, Field, FieldKind, Policy, ZoneId};
 use serde::{Serialize, Serializer};
 
-pub use apply::{Applied, ZoneApplied, apply};
+pub use apply::{Applied, ApplyOptions, ZoneApplied, apply};
 pub use change::{Author, DefineError, DefinitionChange, OnChange};
 pub use editor::{RefreshOf, ZoneEditor};
 pub use event_json::{EventFault, EventJson};

@@ -122,7 +122,7 @@ impl ChangeLog {
     }
 
     /// The events that a zone has no longer, although they had begun: those that were deleted after their pre-queues had begun, and those
-    /// that were moved to another beginning. Each is as it was before that, with the time of the change in milliseconds since 1970. An event
+    /// that were moved to another beginning after people could enter. Each is as it was before that, with the time of the change in milliseconds since 1970. An event
     /// is its name and its beginning, so a name that is used again hides nothing. The last [`DELETED_MOST`], the newest first.
     #[must_use]
     pub fn deleted_events(&self, zone: &str, now: &Schedule) -> Vec<(u64, Event)> {
@@ -136,9 +136,9 @@ impl ChangeLog {
                 let listed = deleted.iter().map(|(_, event)| event);
                 let mut known = now.events().iter().chain(after.events()).chain(listed);
                 let is_known = known.any(|other| other.is_same(event));
-                // A pre-queue that goes on has its people in the event as it is now, unless people entered before.
-                let goes_on = after.get(event.id.as_str()).is_some_and(|next| had_come(&next.prequeue_from));
-                let had_begun = had_come(if goes_on { &event.begins } else { &event.prequeue_from });
+                // An event that is moved before anybody could enter is the same one: its people are in the event as it is now.
+                let is_moved = after.get(event.id.as_str()).is_some();
+                let had_begun = had_come(if is_moved { &event.begins } else { &event.prequeue_from });
                 if had_begun && !is_known {
                     deleted.push((change.at_ms, event.clone()));
                 }
@@ -312,7 +312,11 @@ mod tests {
         };
         let (soon, later) = ([prequeue(2020, 2098)], [prequeue(2020, 2099)]);
         assert!(gone_after(&[&soon, &later]).is_empty(), "its pre-queue goes on");
-        assert_eq!(gone_after(&[&soon, &[prequeue(2097, 2099)]]), ["2098 sale"], "its pre-queue is gone");
+        assert!(
+            gone_after(&[&soon, &[prequeue(2097, 2099)]]).is_empty(),
+            "its pre-queue begins anew, and its start is to come"
+        );
+        assert_eq!(gone_after(&[&soon, &[]]), ["2098 sale"], "deleted");
         assert_eq!(gone_after(&[&[prequeue(2019, 2020)], &later]), ["2020 sale"], "people had entered");
     }
 

@@ -111,7 +111,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
         Order::Doctor(sources) => return doctor::run(&load(&sources)?, open_files()),
         Order::ExplainRoute(sources, question) => print(&route::explain(&load(&sources)?, &question)?)?,
         Order::NewBypass(sources, wanted) => print(&route::new_bypass(&load(&sources)?, &wanted)?)?,
-        Order::ApplyZones(sources) => zones::apply(&load(&sources)?)?,
+        Order::ApplyZones(sources, options) => zones::apply(&load(&sources)?, options)?,
         Order::ListZones(sources) => zones::list(&load(&sources)?)?,
         Order::Call(call, server, format) => on_this_thread(remote::run(&call, &server, format))?,
         Order::ReportEvent(wanted, sources, mut server, named) => {
@@ -223,8 +223,9 @@ fn idle_routes(config: &Config) -> impl Iterator<Item = String> {
 
 /// What is said about zones whose fields contradict each other.
 fn contradictions(config: &Config) -> impl Iterator<Item = String> {
-    config.zones.iter().flat_map(|(zone, definition)| {
-        definition.contradictions().into_iter().map(move |what| format!("zone {zone}: {what}"))
+    let now_s = unix_ms() / 1_000;
+    config.zones.iter().flat_map(move |(zone, definition)| {
+        definition.contradictions(now_s).into_iter().map(move |what| format!("zone {zone}: {what}"))
     })
 }
 

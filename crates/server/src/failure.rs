@@ -4,7 +4,7 @@
 //! cannot be opened or a store that does not answer a command, 73 for keys, a directory or an audit log that cannot be made,
 //! 74 for a store that cannot be opened, 77 for keys that other users may read. A command ends with 74 if standard output cannot be
 //! written, and with 141 if nobody reads it. A command that calls a running server also ends with 65 if the server refused a
-//! change, and 77 if the caller lacks a permission. 1
+//! change, and 77 if the caller lacks a permission; `weir zones apply` with 65 if a zone stays as it is. 1
 //! means that a stop was cut short, or that `weir doctor` found a problem. `weir audit verify` and `weir draw verify` have 1 for
 //! a file that was changed, and 2 for one that cannot be read.
 
@@ -20,7 +20,7 @@ pub const USAGE: u8 = 64;
 pub const UNAVAILABLE: u8 = 69;
 /// A key, a directory or the audit log cannot be made.
 pub const CANNOT_CREATE: u8 = 73;
-/// The server refused the change that a command asked for.
+/// The change that a command asked for was refused.
 pub const DATA: u8 = 65;
 /// Nobody reads the output of a command, as shells report it.
 pub const UNREAD: u8 = 141;

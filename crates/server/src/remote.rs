@@ -474,31 +474,26 @@ fn changed_events(mut events: Vec<Value>, given: &[(&str, &str)]) -> Result<Vec<
     Ok(events)
 }
 
-/// Which event an argument is about, and which part of it; `None` for the event itself.
+/// Which event an argument is about, and which part of it; `None` for the event itself. The name of an event may have dots, so the end of
+/// the argument says what the part is; an argument without a text deletes the event that has just this name, if the zone has it.
 fn part_of<'a>(known: &[String], name: &'a str, text: &str) -> Result<(&'a str, Option<Part<'a>>), Failure> {
-    // The id of an event may have dots.
-    let is_of = |id: &&String| {
-        name.strip_prefix(id.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
-    let of_known = known.iter().filter(is_of).map(String::len).max().map(|length| name.split_at(length));
-    let of_notice = match of_known {
-        Some((id, rest)) => rest.strip_prefix(".notice.").map(|language| (id, language)),
-        None => name.split_once(".notice."),
-    };
-    let (id, part) = match (of_notice, name.rsplit_once('.')) {
-        (Some((id, language)), _) => (id, Some(Part::Notice(language))),
-        (None, Some((id, field))) if OF_EVENT.contains(&field) => (id, Some(Part::Field(field))),
+    let (id, part) = match name.rsplit_once('.') {
+        _ if text.is_empty() && known.iter().any(|known| known == name) => (name, None),
+        Some((id, field)) if OF_EVENT.contains(&field) => (id, Some(Part::Field(field))),
+        Some((of, language)) if of.ends_with(".notice") => {
+            (&of[..of.len() - ".notice".len()], Some(Part::Notice(language)))
+        }
         _ => {
             let fields = format!("{}, notice.LANGUAGE", OF_EVENT.join(", "));
-            let what = match of_known {
-                Some((id, field)) if !field.is_empty() => {
-                    format!("event {id} has no field {}: its fields are {fields}", &field[1..])
-                }
-                _ if text.is_empty() => {
+            let field_of =
+                |id: &String| Some((id.clone(), name.strip_prefix(id.as_str())?.strip_prefix('.')?));
+            let what = match known.iter().filter_map(field_of).max_by_key(|(id, _)| id.len()) {
+                Some((id, field)) => format!("event {id} has no field {field}: its fields are {fields}"),
+                None if text.is_empty() => {
                     check_name(name, name)?;
                     return Ok((name, None));
                 }
-                _ => format!(
+                None => format!(
                     "name a field of the event ({fields}), or leave the value empty to delete the event"
                 ),
             };
@@ -585,6 +580,33 @@ mod tests {
         assert!(events(&[("event.old.one", "y")]).is_err_and(|fault| fault.contains("name a field")));
         let twice = events(&[("event.a.begins", "x"), ("event.a.begins", "y")]);
         assert!(twice.is_err_and(|fault| fault.contains("`event.a.begins` is given twice")));
+    }
+
+    #[test]
+    fn every_name_of_an_event_can_be_made_changed_and_deleted() {
+        let events = |fields: &[(&str, &str)], old: &Value| {
+            let fields: Vec<_> =
+                fields.iter().map(|(n, t)| (format!("event.{n}"), (*t).to_owned())).collect();
+            body_of(&fields, old).map(|body| body["events"].clone()).map_err(|fault| fault.to_string())
+        };
+        let names =
+            ["a", "a.begins", "a.b", "x.notice", "x.notice.en", "notice", "begins", "a.notice.notice"];
+        for id in names {
+            let field = |field: &str| format!("{id}.{field}");
+            let [from, begins, ends, en] = ["prequeue_from", "begins", "ends", "notice.en"].map(field);
+            let made = json!([{ "id": id, "prequeue_from": "1", "begins": "2", "ends": "3", "notice": { "en": "a" } }]);
+            let fields = [(from.as_str(), "1"), (&begins, "2"), (&ends, "3"), (&en, "a")];
+            assert_eq!(events(&fields, &json!([])), Ok(made.clone()), "{id}");
+            let changed =
+                json!([{ "id": id, "prequeue_from": "1", "begins": "9", "ends": "3", "notice": {} }]);
+            assert_eq!(events(&[(&begins, "9"), (&en, "")], &made), Ok(changed), "{id}");
+            assert_eq!(events(&[(id, "")], &made), Ok(json!([])), "{id}");
+        }
+        // Where the zone has both events, the name that is meant as a whole counts.
+        let both = json!([{ "id": "a", "begins": "x" }, { "id": "a.begins", "begins": "x" }]);
+        assert_eq!(events(&[("a.begins", "")], &both), Ok(json!([{ "id": "a", "begins": "x" }])));
+        let later = json!([{ "id": "a", "begins": "y" }, { "id": "a.begins", "begins": "x" }]);
+        assert_eq!(events(&[("a.begins", "y")], &both), Ok(later));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What `weir zones apply` does: puts zones into the cells that keep them.
 //!
-//! Invariant: `apply` only adds and changes zones. Zones that are not named stay.
+//! Invariants: `apply` only adds and changes zones; zones that are not named stay. Each zone is changed from the definition that was
+//! compared, so nothing that comes meanwhile ends unseen.
 
 use std::fmt;
 
@@ -10,7 +11,16 @@ use store::{Defined, Expected, RegisterContents, Store, StoreError};
 use super::sentence;
 use crate::cells::Cells;
 
-/// What happened to a zone that was applied.
+/// How zones are applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApplyOptions {
+    /// Changes nothing, and says what would be changed.
+    pub dry_run: bool,
+    /// Also ends what [`Definition::ended_by`] names. Without it, such a zone stays as it is.
+    pub replace: bool,
+}
+
+/// What happened to a zone that was applied, or would happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZoneApplied {
     /// The store did not have it, and has it now.
@@ -21,6 +31,8 @@ pub enum ZoneApplied {
     Unchanged,
     /// The store has a draw whose list is frozen, and the file would make another event of it. Nothing was changed.
     Frozen(ScheduleFault),
+    /// The store has a hold or events that the file would end: these. Nothing was changed.
+    Ended(Vec<String>),
     /// The store did not answer, so the result is unknown.
     Failed(StoreError),
 }
@@ -41,6 +53,7 @@ pub struct Applied {
 pub async fn apply<S: Store>(
     cells: &Cells<S>,
     wanted: &[(ZoneId, Definition)],
+    options: ApplyOptions,
     mut tell: impl AsyncFnMut(usize, &ZoneId, &Definition),
 ) -> Applied {
     let mut applied = Applied { zones: Vec::new(), others: 0, uncounted: Vec::new() };
@@ -58,12 +71,9 @@ pub async fn apply<S: Store>(
         for (zone, wanted) in of_cell {
             let outcome = match &kept {
                 Err(error) => ZoneApplied::Failed(error.clone()),
-                Ok(kept) => match frozen(kept, zone, wanted) {
-                    Some(fault) => ZoneApplied::Frozen(fault),
-                    None => put(cells, zone, wanted).await,
-                },
+                Ok(kept) => put(cells, kept, zone, wanted, options).await,
             };
-            if matches!(outcome, ZoneApplied::Created(_) | ZoneApplied::Changed(_)) {
+            if !options.dry_run && matches!(outcome, ZoneApplied::Created(_) | ZoneApplied::Changed(_)) {
                 tell(at, zone, wanted).await;
             }
             applied.zones.push((zone.clone(), outcome));
@@ -72,28 +82,45 @@ pub async fn apply<S: Store>(
     applied
 }
 
-/// Why a zone cannot be as wanted: a draw of the zone that the store keeps has begun.
-fn frozen(kept: &RegisterContents, zone: &ZoneId, wanted: &Definition) -> Option<ScheduleFault> {
-    let (_, now) = kept.zones.iter().find(|(of, _)| of == zone)?;
-    now.schedule.check_frozen(&wanted.schedule, kept.unix_ms / 1_000).err()
-}
-
-/// Defines a zone, whether or not it exists.
-async fn put<S: Store>(cells: &Cells<S>, zone: &ZoneId, wanted: &Definition) -> ZoneApplied {
-    let mut expected = Expected::Any;
-    // Others may create and delete it meanwhile, so the number of attempts is limited.
+/// Defines a zone, whether or not it exists, unless that is refused or only tried.
+async fn put<S: Store>(
+    cells: &Cells<S>,
+    kept: &RegisterContents,
+    zone: &ZoneId,
+    wanted: &Definition,
+    options: ApplyOptions,
+) -> ZoneApplied {
+    let mut now = kept.zones.iter().find(|(of, _)| of == zone).map(|(_, now)| now.clone());
+    // Others may change it meanwhile, so the number of attempts is limited.
     for _ in 0..8 {
-        expected = match cells.define(zone, &expected, Some(wanted)).await {
+        let outcome = outcome(now.as_ref(), wanted, kept.unix_ms / 1_000, options.replace);
+        if options.dry_run || !matches!(outcome, ZoneApplied::Created(_) | ZoneApplied::Changed(_)) {
+            return outcome;
+        }
+        let expected = now.as_ref().map_or(Expected::Absent, |now| Expected::Tag(now.etag()));
+        now = match cells.define(zone, &expected, Some(wanted)).await {
             Err(error) => return ZoneApplied::Failed(error),
-            Ok(Defined::Done(None)) => return ZoneApplied::Created(wanted.clone()),
-            Ok(Defined::Done(Some(old))) if old == *wanted => return ZoneApplied::Unchanged,
-            Ok(Defined::Done(Some(old))) => return ZoneApplied::Changed(old.changes(wanted)),
+            Ok(Defined::Done(_)) => return outcome,
             Ok(Defined::Frozen(event)) => return ZoneApplied::Frozen(ScheduleFault::Frozen(event)),
-            Ok(Defined::Otherwise(None)) => Expected::Absent,
-            Ok(Defined::Otherwise(Some(_))) => Expected::Any,
+            Ok(Defined::Otherwise(found)) => found,
         };
     }
     ZoneApplied::Failed(StoreError::Busy)
+}
+
+/// What happens to a zone that is so now, at `unix_s` (seconds since 1970).
+fn outcome(now: Option<&Definition>, wanted: &Definition, unix_s: u64, replace: bool) -> ZoneApplied {
+    let Some(now) = now else { return ZoneApplied::Created(wanted.clone()) };
+    if now == wanted {
+        return ZoneApplied::Unchanged;
+    }
+    if let Err(fault) = now.schedule.check_frozen(&wanted.schedule, unix_s) {
+        return ZoneApplied::Frozen(fault);
+    }
+    match now.ended_by(wanted, unix_s) {
+        ended if replace || ended.is_empty() => ZoneApplied::Changed(now.changes(wanted)),
+        ended => ZoneApplied::Ended(ended),
+    }
 }
 
 impl Applied {
@@ -108,17 +135,19 @@ impl Applied {
         failed.next().or_else(|| away.next().map(|(_, why)| why))
     }
 
-    /// Whether a zone stays as it is because a draw of it has begun.
+    /// Whether a zone stays as it is, because a draw of it has begun or the file would end something.
     #[must_use]
-    pub fn is_frozen(&self) -> bool {
-        self.zones.iter().any(|(_, outcome)| matches!(outcome, ZoneApplied::Frozen(_)))
+    pub fn is_refused(&self) -> bool {
+        let refused =
+            |outcome: &ZoneApplied| matches!(outcome, ZoneApplied::Frozen(_) | ZoneApplied::Ended(_));
+        self.zones.iter().any(|(_, outcome)| refused(outcome))
     }
 }
 
 /// One line for each zone, and a summary.
 impl fmt::Display for Applied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut counts = [("created", 0), ("changed", 0), ("unchanged", 0), ("failed", 0)];
+        let mut counts = [("created", 0), ("changed", 0), ("unchanged", 0), ("refused", 0), ("failed", 0)];
         let width = self.zones.iter().map(|(zone, _)| zone.as_str().len()).max().unwrap_or(0);
         for (zone, outcome) in &self.zones {
             let (kind, more) = match outcome {
@@ -126,7 +155,14 @@ impl fmt::Display for Applied {
                 ZoneApplied::Changed(changes) => (1, changes.join(", ")),
                 ZoneApplied::Unchanged => (2, String::new()),
                 ZoneApplied::Frozen(fault) => (3, fault.to_string()),
-                ZoneApplied::Failed(error) => (3, error.to_string()),
+                ZoneApplied::Ended(ended) => (
+                    3,
+                    format!(
+                        "the file would end {}; add what it lacks, or end it with --replace",
+                        ended.join("; ")
+                    ),
+                ),
+                ZoneApplied::Failed(error) => (4, error.to_string()),
             };
             let (word, count) = &mut counts[kind];
             *count += 1;

@@ -86,4 +86,25 @@ impl OperatorView {
         };
         self.current.view.estimate_under(policy, present_ahead, self.now_ms)
     }
+
+    /// About how many of those who wait would still wait in `within_ms` milliseconds, if `policy` were in force until then. None where no
+    /// wait is known.
+    #[must_use]
+    pub fn waiting_beyond(&self, within_ms: u64, policy: &Policy) -> Option<u64> {
+        if policy.mode_after(self.current.view.drawn) == Mode::Hold {
+            return None;
+        }
+        let wait_ms = |ahead| {
+            let estimate = self.current.view.estimate_under(policy, ahead, self.now_ms);
+            estimate.map(|estimate| estimate.wait_ms)
+        };
+        let Tally { waiting, present, .. } = *self.tally();
+        // The places from 0 to `in_time` have a wait that ends in time, and those from `beyond` on have not.
+        let (mut in_time, mut beyond) = (0, present);
+        while in_time < beyond {
+            let middle = in_time + (beyond - in_time) / 2;
+            if wait_ms(middle)? <= within_ms { in_time = middle + 1 } else { beyond = middle }
+        }
+        Some(if in_time < present { waiting.saturating_sub(in_time) } else { 0 })
+    }
 }

@@ -1,11 +1,11 @@
 //! `weir zones apply`.
 
-use admission::Policy;
+use admission::{Definition, Event, Policy, Schedule};
 use gate::{
     cells::{Cell, Cells},
-    definitions::{ZoneApplied, apply},
+    definitions::{Applied, ApplyOptions, ZoneApplied, apply},
 };
-use store::{Line as _, StoreError};
+use store::{Defined, Expected, Line as _, Store as _, StoreError};
 
 use super::world::*;
 
@@ -23,7 +23,7 @@ fn zones_are_applied_and_what_was_there_stays() {
             one.line(&zone(name)).put(policy).await.expect("put");
         }
         let wanted = zones(&["same", "changed", "new", "two:a"], other);
-        let applied = apply(&cells, &wanted, async |_, _, _| {}).await;
+        let applied = apply(&cells, &wanted, ApplyOptions::default(), async |_, _, _| {}).await;
         let away = StoreError::Away("two: refused".to_owned());
         let outcomes = [
             ("same", ZoneApplied::Unchanged),
@@ -38,19 +38,92 @@ fn zones_are_applied_and_what_was_there_stays() {
             text.starts_with("unchanged  same\nchanged    changed  admit_per_minute 10000 -> 60\n"),
             "{text}"
         );
-        let sum = "1 created, 1 changed, 1 unchanged, 1 failed; 1 more in the store stay as they are; not counted, because it does \
+        let sum = "1 created, 1 changed, 1 unchanged, 0 refused, 1 failed; 1 more in the store stay as they are; not counted, because it does \
                    not answer: two\n";
         assert!(text.ends_with(sum), "{text}");
         // Nothing is applied, and what the store keeps is counted nevertheless.
-        let nothing = apply(&cells, &[], async |_, _, _| {}).await;
+        let nothing = apply(&cells, &[], ApplyOptions::default(), async |_, _, _| {}).await;
         assert_eq!((nothing.zones.len(), nothing.others), (0, 4));
         two.set(Is::Up);
         assert_eq!(
-            apply(&cells, &wanted, async |_, _, _| {}).await.zones[3].1,
+            apply(&cells, &wanted, ApplyOptions::default(), async |_, _, _| {}).await.zones[3].1,
             ZoneApplied::Created(other.into())
         );
-        let again = apply(&cells, &wanted, async |_, _, _| {}).await;
+        let again = apply(&cells, &wanted, ApplyOptions::default(), async |_, _, _| {}).await;
         assert!(again.zones.iter().all(|(_, outcome)| *outcome == ZoneApplied::Unchanged), "{again}");
         assert_eq!(one.lock().zones[&zone("mine")], hold().into());
+    });
+}
+
+/// A zone that was put on hold, and that has an event, as operators make both past the file.
+#[test]
+fn what_operators_set_up_ends_only_if_that_is_meant() {
+    in_virtual_time(async {
+        let store = Fake::new();
+        let cells = Cells::new(vec![Cell::new("one", vec!["*".to_owned()], store.connect())]);
+        let event = Event::parse(
+            "sale 2026-01-01T00:00:00Z 2099-01-01T00:00:00Z 2099-01-02T00:00:00Z usual closed - -",
+        );
+        let with_event = |policy: Policy| Definition {
+            schedule: Schedule::new(vec![event.clone().expect("an event")], &policy).expect("a schedule"),
+            ..policy.into()
+        };
+        let put = async |name: &str, definition: &Definition| {
+            let made = store.define(&zone(name), &Expected::Absent, Some(definition)).await;
+            assert_eq!(made, Ok(Defined::Done(None)));
+        };
+        put("held", &hold().into()).await;
+        put("sale", &with_event(Policy::default())).await;
+        let wanted = zones(&["held", "sale", "new"], Policy::default());
+        let mut told = 0;
+        let mut with = async |dry_run, replace| {
+            let options = ApplyOptions { dry_run, replace };
+            let applied: Applied = apply(&cells, &wanted, options, async |_, _, _| told += 1).await;
+            (applied.is_refused(), applied.to_string(), told)
+        };
+        let before = store.lock().zones.clone();
+        let advice = "add what it lacks, or end it with --replace";
+        let refused = format!(
+            "refused    held  the file would end mode hold; {advice}\n\
+             refused    sale  the file would end event sale, whose pre-queue goes on; {advice}\n"
+        );
+        let (is_refused, said, told) = with(true, false).await;
+        assert!(is_refused && said.starts_with(&refused), "{said}");
+        assert!(said.contains("created    new   auto, 10000 a minute"), "{said}");
+        assert_eq!((&store.lock().zones, told), (&before, 0), "a preview changes nothing");
+        let (_, would, told) = with(true, true).await;
+        assert!(would.contains("changed    held  mode hold -> auto\n"), "{would}");
+        assert_eq!((&store.lock().zones, told), (&before, 0), "a preview changes nothing");
+        assert_eq!(
+            with(false, false).await,
+            (true, said, 1),
+            "the preview told it, and the others are applied"
+        );
+        let (is_refused, again, _) = with(false, false).await;
+        assert!(is_refused && again.starts_with(&refused), "{again}");
+        let unchanged = "unchanged  new\n0 created, 0 changed, 1 unchanged, 2 refused, 0 failed;";
+        assert!(again.contains(unchanged), "{again}");
+        let (is_refused, said, told) = with(false, true).await;
+        assert!(!is_refused && said.contains("changed    sale  event sale deleted\n"), "{said}");
+        assert_eq!((store.lock().zones[&zone("held")].clone(), told), (Policy::default().into(), 3));
+    });
+}
+
+/// The zones of a cell are read once, and an operator stops one before its turn comes.
+#[test]
+fn a_hold_that_comes_meanwhile_does_not_end() {
+    in_virtual_time(async {
+        let store = Fake::new();
+        let cells = Cells::new(vec![Cell::new("one", vec!["*".to_owned()], store.connect())]);
+        store.line(&zone("b")).put(Policy::default()).await.expect("put");
+        let other = Policy { admit_per_minute: 60, ..Policy::default() };
+        let wanted = zones(&["a", "b"], other);
+        let applied = apply(&cells, &wanted, ApplyOptions::default(), async |_, told, _| {
+            assert_eq!(*told, zone("a"), "the second one is not changed");
+            store.define(&zone("b"), &Expected::Any, Some(&hold().into())).await.expect("held");
+        });
+        let applied = applied.await;
+        assert_eq!(applied.zones[1].1, ZoneApplied::Ended(vec!["mode hold".to_owned()]), "{applied}");
+        assert_eq!(store.lock().zones[&zone("b")], hold().into());
     });
 }

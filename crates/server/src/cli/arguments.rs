@@ -96,6 +96,10 @@ fn zones(settings: &[Arg]) -> Command {
     let on_server = |name: &'static str, about: &'static str| Command::new(name).about(about).args(server());
     let list = "List the zones of a running server; with --config or --store, those that the store keeps";
     let file = file("The file with the zones; also with the settings, unless --config names another");
+    let replace = Arg::new("replace").long("replace").action(ArgAction::SetTrue).help(
+        "Also end a hold, an opening that is to come, and events that are not over, where the file lacks them; without it such a zone \
+         stays as it is",
+    );
     Command::new("zones")
         .about("Show and change zones: those of a running server, or those that a store keeps")
         .subcommand_required(true)
@@ -105,6 +109,8 @@ fn zones(settings: &[Arg]) -> Command {
                     "Put a file's zones into the store, keep the store's other zones, and print what changed",
                 )
                 .args(settings)
+                .arg(dry_run())
+                .arg(replace)
                 .arg(file.required(true)),
         )
         .subcommand(on_server("list", list).args(settings))

@@ -5,6 +5,7 @@ use std::{ffi::OsString, net::IpAddr, path::PathBuf};
 use admission::parse_instant;
 use check::question::Question;
 use clap::ArgMatches;
+use gate::definitions::ApplyOptions;
 
 use super::{
     arguments::{self, DEFAULT_SERVER, TOKEN_VARIABLE},
@@ -39,7 +40,7 @@ pub enum Order {
     /// Report what is dangerous in these sources and in the store that they name.
     Doctor(Sources),
     /// Put the zones of these sources into the store.
-    ApplyZones(Sources),
+    ApplyZones(Sources, ApplyOptions),
     /// List the zones that the store keeps.
     ListZones(Sources),
     /// Verify the audit log in these paths against its chain and a head. Without paths, the configured log.
@@ -160,7 +161,9 @@ pub fn read(
             return Ok(match word {
                 "check-config" => Order::Check(sources),
                 "doctor" => Order::Doctor(sources),
-                "apply" => Order::ApplyZones(sources),
+                "apply" => {
+                    Order::ApplyZones(sources, ApplyOptions { dry_run, replace: args.is_set("replace") })
+                }
                 _ => Order::Serve(sources),
             });
         }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use admission::Definition;
+use gate::definitions::ApplyOptions;
 
 use super::{Order, arguments::TOKEN_VARIABLE, is_unknown};
 use crate::{
@@ -139,7 +140,8 @@ fn zones_are_applied_from_their_own_file_or_that_of_the_settings() {
     let both = file("both.toml", &format!("store = \"redis://h:1\"\n{ZONE}"));
     let applied = |args: &[&str]| {
         let args = [&["zones", "apply"], args].concat();
-        let Ok(Order::ApplyZones(sources)) = read(&args) else { panic!("not `zones apply`") };
+        let Ok(Order::ApplyZones(sources, options)) = read(&args) else { panic!("not `zones apply`") };
+        assert_eq!(options, ApplyOptions::default());
         sources.load()
     };
     for args in [&[both.as_str()][..], &[&zones, "--config", &settings], &[&zones, "--store", "redis://h:1"]]
@@ -148,6 +150,9 @@ fn zones_are_applied_from_their_own_file_or_that_of_the_settings() {
         assert!(matches!(config.store, StoreSettings::Redis(_)), "{args:?}");
         assert_eq!((config.zones.len(), config.zones[0].0.as_str()), (1, "A"), "{args:?}");
     }
+    let both = ["zones", "apply", &both, "--dry-run", "--replace"];
+    let Ok(Order::ApplyZones(_, options)) = read(&both) else { panic!("not `zones apply`") };
+    assert_eq!(options, ApplyOptions { dry_run: true, replace: true });
     for (args, told) in [
         (&["zones"][..], "'weir zones' requires a subcommand"),
         (&["zones", "apply"], "the following required arguments were not provided: <FILE>; see"),

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, io, io::Write as _};
 use admission::{Definition, ZoneId};
 use gate::{
     cells::Cells,
-    definitions::{self, Applied},
+    definitions::{self, Applied, ApplyOptions},
 };
 use store::redis::Redis;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Puts the zones of the file into the store, and tells the servers.
-pub(super) fn apply(config: &Config) -> Result<(), Failure> {
+pub(super) fn apply(config: &Config, options: ApplyOptions) -> Result<(), Failure> {
     let redis = store_of(config)?;
     for danger in super::contradictions(config).chain(super::begun_draws(config)) {
         let _ = writeln!(io::stderr(), "weir: warning: {danger}");
@@ -32,20 +32,20 @@ pub(super) fn apply(config: &Config) -> Result<(), Failure> {
     }
     let (applied, not_told) = on_this_thread(async {
         let cells = Connections::read(redis)?.cells();
-        Ok(apply_to(&cells, config).await)
+        Ok(apply_to(&cells, config, options).await)
     })?;
+    if options.dry_run {
+        let _ = writeln!(io::stderr(), "weir: nothing was changed; without --dry-run it would be:");
+    }
     let printed = print(&applied.to_string());
     if let Some(why) = not_told {
         let _ =
             writeln!(io::stderr(), "weir: the servers were not told ({why}); they see it within a second");
     }
     match applied.failure() {
-        None if applied.is_frozen() => {
+        None if applied.is_refused() => {
             printed?;
-            Err(Failure::new(
-                failure::USAGE,
-                "a zone stays as it is, because a draw of it has begun; see above",
-            ))
+            Err(Failure::new(failure::DATA, "a zone stays as it is; see above"))
         }
         None => printed,
         Some(why) => Err(Failure::new(failure::UNAVAILABLE, format_args!("{why}; apply the file again"))),
@@ -53,10 +53,10 @@ pub(super) fn apply(config: &Config) -> Result<(), Failure> {
 }
 
 /// Puts the zones into the cells. Also returns why servers could not be told, if they could not.
-async fn apply_to(cells: &Cells<Redis>, config: &Config) -> (Applied, Option<String>) {
+async fn apply_to(cells: &Cells<Redis>, config: &Config, options: ApplyOptions) -> (Applied, Option<String>) {
     let (transports, sender) = (stores::transports(&config.fanout, cells), SenderId::new());
     let mut not_told = None;
-    let applied = definitions::apply(cells, &config.zones, async |at, zone, definition| {
+    let applied = definitions::apply(cells, &config.zones, options, async |at, zone, definition| {
         // After the first failure the other zones are not announced: each would wait for its own time limit.
         if not_told.is_none()
             && let Some(transport) = transports.get(at)

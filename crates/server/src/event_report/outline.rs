@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Bilingual, bilingual, changes::Changes};
-use crate::stats::PastMinute;
+use crate::stats::{Minute, PastMinute};
 
 /// How long behind the end of the event a report goes, in seconds: people who waited then still enter.
 const BEHIND_S: u64 = 3_600;
@@ -100,13 +100,18 @@ impl Outline {
                 "이 시간의 통계가 없습니다. 아무도 오지 않았거나, 400일보다 오래되었거나, 서버가 실행되지 않았습니다."
             ));
         }
-        // Whoever is in line at the beginning came before it.
+        // Whoever is in line at the beginning came before it: before the event, or in a minute that is not kept.
         let known = sums.joined + minutes.first().map_or(0, |past| u64::from(past.minute.waiting));
-        if sums.entered + sums.left > known {
+        let begins_with_a_line = minutes.first().is_some_and(|PastMinute { minute, .. }| {
+            let Minute { joined, entered, evicted, waiting, .. } = *minute;
+            let [joined, entered, evicted, waiting] = [joined, entered, evicted, waiting].map(u64::from);
+            minute.at_s > from_s && waiting + entered + evicted > joined
+        });
+        if begins_with_a_line || sums.entered + sums.left > known {
             missing.push(bilingual!(
-                "Minutes are missing, or parts of them: more people entered and left than came. A store that loses its state loses its \
+                "Minutes are missing, or parts of them: more people waited, entered and left than came. A store that loses its state loses its \
                  statistics.",
-                "일부 통계가 없습니다. 온 사람보다 입장하거나 떠난 사람이 많습니다. 저장소가 상태를 잃으면 통계도 사라집니다."
+                "일부 통계가 없습니다. 온 사람보다 기다리거나 입장하거나 떠난 사람이 많습니다. 저장소가 상태를 잃으면 통계도 사라집니다."
             ));
         }
         if sums.waits_known < sums.entered {
@@ -203,10 +208,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        sample,
-        stats::{Minute, MinuteWaits},
-    };
+    use crate::{sample, stats::MinuteWaits};
 
     fn minute(joined: u32, people: u32, waited_ms: u64, longest_ms: u32) -> PastMinute {
         let minute = Minute { joined, entered: 2, evicted: 1, waiting: 5, ..Minute::default() };
@@ -235,10 +237,27 @@ mod tests {
             .map(|past| PastMinute { minute: Minute { waiting: 0, ..past.minute }, ..past });
         let outline = Outline::new("Z".to_owned(), span, 120, &lost, Changes::default());
         assert!(
-            outline.missing[0].en.contains("more people entered and left than came"),
+            outline.missing[0].en.contains("more people waited, entered and left than came"),
             "{:?}",
             outline.missing
         );
+    }
+
+    /// A store that lost its state in the pre-queue keeps minutes from then on, in the first of which nobody comes.
+    #[test]
+    fn a_line_that_nobody_joined_shows_that_minutes_are_missing() {
+        let missing = |first_s: u64| {
+            let of = |at_s, entered, waiting| PastMinute {
+                minute: Minute { at_s, entered, waiting, ..Minute::default() },
+                waits: MinuteWaits { people: entered, ..MinuteWaits::default() },
+                left: Vec::new(),
+            };
+            let minutes = [of(first_s, 0, 30), of(first_s + 60, 30, 0)];
+            let span = Span { from_s: 0, to_s: 360, missing: Vec::new() };
+            Outline::new("Z".to_owned(), span, 360, &minutes, Changes::default()).missing
+        };
+        assert!(missing(60)[0].en.starts_with("Minutes are missing"), "{:?}", missing(60));
+        assert!(missing(0).is_empty(), "they waited before the pre-queue");
     }
 
     #[test]

@@ -232,7 +232,11 @@ fn lost_line(etas: &[Value], is_dry: bool) -> String {
 pub(super) fn changes(reply: &Value, style: Style) -> String {
     let heading = ["UTC", "WHO", "ROLE", "ZONE", "CHANGE"];
     let row = |change: &Value| {
-        let who = if change["who"].is_null() { "another server".to_owned() } else { text(&change["who"]) };
+        let who = match change["made"].as_str() {
+            Some("file") => "the configuration file".to_owned(),
+            Some("store") => "another server, or `weir zones apply`".to_owned(),
+            _ => text(&change["who"]),
+        };
         vec![instant(&change["at"]), who, text(&change["role"]), text(&change["zone"]), difference(change)]
     };
     table(&heading, list(&reply["changes"]).iter().map(row).collect(), style)
@@ -627,16 +631,18 @@ mod tests {
     fn changes_say_who_and_what() {
         let definition = |mode: &str, notice: Value| json!({"policy": {"mode": mode, "admit_per_minute": 60}, "notice": notice});
         let reply = json!({"changes": [
-            {"at": 1_795_333_440_000_u64, "who": "ada", "role": "admin", "zone": "A", "before": definition("auto", json!({"ko": "곧"})),
+            {"at": 1_795_333_440_000_u64, "who": "ada", "role": "admin", "made": "here", "zone": "A", "before": definition("auto", json!({"ko": "곧"})),
              "after": definition("hold", json!({"en": "Soon.\u{1b}"}))},
-            {"at": 0, "who": null, "role": null, "zone": "B", "before": null, "after": definition("auto", json!({}))},
-            {"at": 0, "who": "ada", "role": "admin", "zone": "C", "before": definition("auto", json!({})), "after": null},
+            {"at": 0, "who": null, "role": null, "made": "store", "zone": "B", "before": null, "after": definition("auto", json!({}))},
+            {"at": 0, "who": null, "role": null, "made": "file", "zone": "B", "before": definition("auto", json!({})), "after": null},
+            {"at": 0, "who": "ada", "role": "admin", "made": "here", "zone": "C", "before": definition("auto", json!({})), "after": null},
         ]});
         assert_eq!(
             changes(&reply, PLAIN),
             "UTC\tWHO\tROLE\tZONE\tCHANGE\n\
              2026-11-22 07:44:00\tada\tadmin\tA\tmode auto -> hold, notice.en - -> Soon.\\u{1b}, notice.ko 곧 -> -\n\
-             1970-01-01 00:00:00\tanother server\t-\tB\tcreated\n\
+             1970-01-01 00:00:00\tanother server, or `weir zones apply`\t-\tB\tcreated\n\
+             1970-01-01 00:00:00\tthe configuration file\t-\tB\tdeleted\n\
              1970-01-01 00:00:00\tada\tadmin\tC\tdeleted\n"
         );
     }

@@ -509,16 +509,30 @@ impl StatsShape {
     }
 }
 
+/// Where a change was made.
+#[derive(Clone, Copy, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(in crate::http) enum Made {
+    /// At this server, by an operator.
+    Here,
+    /// In the configuration file of this server.
+    File,
+    /// In the store: at another server, or by `weir zones apply`.
+    Store,
+}
+
 /// A change that was made.
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct PastChange {
     /// The time, in milliseconds since 1970.
     pub(in crate::http) at: u64,
-    /// The name of the operator's token; null if another server made the change.
+    /// The name of the operator's token; null if the change was not made at this server.
     #[schema(required)]
     pub(in crate::http) who: Option<String>,
     #[schema(required)]
     pub(in crate::http) role: Option<String>,
+    /// Where the change was made.
+    pub(in crate::http) made: Made,
     pub(in crate::http) zone: String,
     #[schema(required)]
     pub(in crate::http) before: Option<DefinitionShape>,

@@ -3,7 +3,7 @@
 //! Invariants: a change is a compare-and-set by `If-Match`, all of it or nothing. A dry run makes the same checks, and
 //! stops before the editor.
 
-use admission::{Definition, Departure, Leaver as LeavingVisitor, Proof, ZoneId};
+use admission::{Definition, Departure, Leaver as LeavingVisitor, Mode, Proof, ZoneId};
 use audit::Order;
 use axum::extract::{RawQuery, State};
 use check::{Route, RouteAction};
@@ -19,7 +19,7 @@ use super::{
     precondition::{Wanted, etag},
     query::{DryRun, NoQuery, Operator, ZoneChange, ZoneInPath, instant, minutes},
     shape::{
-        ChangeShape, DefinitionPatch, EtaChange, Leaver, NewDefinition, NewZone, Now, PastChange,
+        ChangeShape, DefinitionPatch, EtaChange, Leaver, Made, NewDefinition, NewZone, Now, PastChange,
         PastChanges, PastMinutesShape, StatsShape, ZoneShape, Zones,
     },
     state::{AdminState, outcome, to_the_end},
@@ -335,6 +335,11 @@ pub(super) async fn changes(
         at: change.at_ms,
         who: change.by.as_ref().map(|by| by.name.to_string()),
         role: change.by.as_ref().map(|by| by.role.as_str().to_owned()),
+        made: match change.by {
+            Some(_) => Made::Here,
+            None if state.cells.is_empty() => Made::File,
+            None => Made::Store,
+        },
         zone: change.zone.to_string(),
         before: change.before.as_ref().map(Into::into),
         after: change.after.as_ref().map(Into::into),
@@ -374,6 +379,25 @@ async fn set(
         }
     }
     unreachable!("the last try returns")
+}
+
+/// Who of the line does not enter before the event that lasts ends at `now_s` (seconds since 1970), if nobody enters afterwards. The told
+/// waits are those of a line that goes on.
+fn too_late(view: &OperatorView, definition: &Definition, now_s: u64) -> Option<String> {
+    let phase = definition.schedule.phase(now_s);
+    let event = phase.event()?;
+    let ends_s = u64::from(event.ends.unix_s());
+    if !matches!(definition.policy_at(ends_s).mode, Mode::Hold | Mode::Closed) {
+        return None;
+    }
+    let within_ms = ends_s.saturating_sub(now_s) * 1_000;
+    let late = view.waiting_beyond(within_ms, &definition.policy_at(now_s)).filter(|late| *late > 0)?;
+    Some(format!(
+        "event {} ends at {}: about {late} of the {} who wait do not enter before, and nobody enters afterwards",
+        event.id,
+        event.ends,
+        view.tally().waiting
+    ))
 }
 
 impl AdminState {
@@ -452,12 +476,12 @@ impl AdminState {
         now.routes.all().iter().enumerate().filter(|(_, route)| leads(route)).map(warning).collect()
     }
 
-    /// The reply to a change. `before` is the zone's state before it.
+    /// The reply to a change. `before_view` is the zone's state before it.
     fn change_reply(
         &self,
         zone: &ZoneId,
         change: &DefinitionChange,
-        before: Option<&OperatorView>,
+        before_view: Option<&OperatorView>,
         dry_run: bool,
     ) -> Json<ChangeShape> {
         let now_s = self.gate.schedule_s(zone.as_str()).unwrap_or_else(|| store::unix_ms() / 1_000);
@@ -466,14 +490,15 @@ impl AdminState {
             dry_run,
             zone: change.after.as_ref().map(|definition| self.zone_shape(zone, definition, None)),
             before: change.before.as_ref().map(Into::into),
-            etas: before.map_or_else(Vec::new, |before| EtaChange::all(before, policy.as_ref())),
+            etas: before_view.map_or_else(Vec::new, |before| EtaChange::all(before, policy.as_ref())),
             warnings: change.after.as_ref().map_or_else(
                 || self.routes_into(zone),
                 |after| {
                     let before =
                         change.before.as_ref().map(|before| before.schedule.clone()).unwrap_or_default();
                     let begun = after.schedule.begun_draws(&before, now_s);
-                    after.contradictions().into_iter().chain(begun).collect()
+                    let late = before_view.and_then(|view| too_late(view, after, now_s));
+                    after.contradictions(now_s).into_iter().chain(begun).chain(late).collect()
                 },
             ),
         };
