@@ -294,15 +294,15 @@ impl Operator {
     async fn change(&self, zone: &ZoneId, policy: Policy) -> Instant {
         let mut done = None;
         let wanted = [(zone.clone(), policy.into())];
-        let applied =
-            definitions::apply(&self.cells, &wanted, ApplyOptions::default(), async |_, zone, definition| {
-                done = Some(now());
-                if let Some(transport) = &self.transport {
-                    fanout::say(transport, self.sender, zone, Some(definition))
-                        .await
-                        .expect("the broker is there");
-                }
-            });
+        let meant = ApplyOptions { replace: true, ..ApplyOptions::default() };
+        let applied = definitions::apply(&self.cells, &wanted, meant, async |_, zone, definition| {
+            done = Some(now());
+            if let Some(transport) = &self.transport {
+                fanout::say(transport, self.sender, zone, Some(definition))
+                    .await
+                    .expect("the broker is there");
+            }
+        });
         assert_eq!(applied.await.failure(), None);
         done.expect("it is another policy")
     }

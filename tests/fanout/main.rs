@@ -163,10 +163,10 @@ impl Operator {
     async fn try_apply(&self, zone: &ZoneId, policy: Policy) -> Result<bool, StoreError> {
         let mut told = false;
         let wanted = [(zone.clone(), policy.into())];
-        let applied =
-            definitions::apply(&self.cells, &wanted, ApplyOptions::default(), async |_, zone, definition| {
-                told = fanout::say(&self.transport, self.sender, zone, Some(definition)).await.is_ok();
-            });
+        let meant = ApplyOptions { replace: true, ..ApplyOptions::default() };
+        let applied = definitions::apply(&self.cells, &wanted, meant, async |_, zone, definition| {
+            told = fanout::say(&self.transport, self.sender, zone, Some(definition)).await.is_ok();
+        });
         applied.await.failure().cloned().map_or(Ok(told), Err)
     }
 }

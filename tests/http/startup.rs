@@ -104,6 +104,11 @@ pub(crate) fn check_config_and_version() {
     let (code, said, complaint) = weir(&["check-config"], &setup.config_path());
     assert_eq!((code, complaint.as_str()), (Some(0), ""), "{said}");
     assert!(said.contains("zone Z"), "{said}");
+    let target = "[[wait.target]]\nzone = \"SALE\"\nurl = \"https://shop.example/\"\n";
+    setup.write_config(&(zone("Z", 60, "") + target));
+    let (code, said, complaint) = weir(&["check-config"], &setup.config_path());
+    assert_eq!(code, Some(0), "{said}");
+    assert!(complaint.contains("the zone SALE, which the configuration does not have"), "{complaint}");
     setup.write_config(&zone("Z", 0, ""));
     let (code, said, complaint) = weir(&["check-config"], &setup.config_path());
     assert_eq!((code, said.as_str()), (Some(64), ""));

@@ -258,7 +258,7 @@ pub(crate) fn a_stream_goes_on_at_another_server() {
     eventually("the one ahead is gone", || (stream.wait().rank == 1).then_some(()));
     two.setup().write_config(&zone("Z", 60, MOVING));
     let applied = Command::new(binary())
-        .args(["zones", "apply"])
+        .args(["zones", "apply", "--replace"])
         .arg(two.setup().config_path())
         .args(["--store", &redis.url()])
         .output()

@@ -1,7 +1,8 @@
 //! What a run shows as a whole: one outcome and one sentence for the page, the terminal, the JSON and the exit code.
 //!
 //! Invariant: a verdict needs evidence. One failed check makes the whole bad. Otherwise one check that was not observed
-//! leaves the whole open, and so does an interruption. A run that failed itself proves nothing, whatever its checks say. Only a complete run in which everything was observed is good.
+//! leaves the whole open, and so does an interruption. A run that failed itself proves nothing, whatever its checks say. Only a complete
+//! run in which everything was observed is good.
 
 use serde::{Deserialize, Serialize};
 
@@ -77,8 +78,8 @@ impl Counts {
     }
 }
 
-/// The verdict of a run: open if the run itself failed; bad if a check is bad; otherwise open if one is open, if the run was interrupted, or if nothing was
-/// judged; otherwise good.
+/// The verdict of a run: open if the run itself failed; bad if a check is bad; otherwise open if one is open, if the run was interrupted,
+/// or if nothing was judged; otherwise good.
 #[must_use]
 pub fn outcome(report: &Report) -> Judgement {
     let judges = || report.checks.iter().filter(|check| !check.only_measures());

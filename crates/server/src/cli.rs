@@ -98,9 +98,14 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
             }
             let unknown = unknown_variables().into_iter().map(|name| format!("{name} {NO_SETTING}"));
             let of_config =
-                config.dangers.iter().cloned().chain(idle_routes(&config)).chain(contradictions(&config));
+                config.dangers.iter().cloned().chain(idle_routes(&config)).chain(idle_targets(&config));
             let unused = unused_templates(&config, &pages);
-            for danger in unknown.chain(of_config).chain(begun_draws(&config)).chain(unused) {
+            for danger in unknown
+                .chain(of_config)
+                .chain(contradictions(&config))
+                .chain(begun_draws(&config))
+                .chain(unused)
+            {
                 let _ = writeln!(io::stderr(), "weir: warning: {danger}");
             }
             print(&format!(
@@ -139,7 +144,8 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
                 );
             }
             let dangers = config.dangers.iter().cloned();
-            for danger in dangers.chain(idle_routes(&config)).chain(contradictions(&config)) {
+            let idle = idle_routes(&config).chain(idle_targets(&config));
+            for danger in dangers.chain(idle).chain(contradictions(&config)) {
                 tracing::warn!("{danger}");
             }
             serve::run(config, &sources, reload, otlp)?;
@@ -217,6 +223,17 @@ fn idle_routes(config: &Config) -> impl Iterator<Item = String> {
         format!(
             "route `{}`: its addresses are files or health checks, and nobody waits for those; say everything = true, or remove it",
             route.name
+        )
+    })
+}
+
+/// What is said about targets by which nobody is forwarded. Which zones a Redis has, only `weir doctor` asks.
+fn idle_targets(config: &Config) -> impl Iterator<Item = String> {
+    let is_known_here = matches!(config.store, StoreSettings::Memory);
+    config.targets_without_zone().filter(move |_| is_known_here).map(|zone| {
+        format!(
+            "a [[wait.target]] is for the zone {zone}, which the configuration does not have, so nobody is forwarded by it; correct the \
+             name, unless operators make the zone later"
         )
     })
 }

@@ -492,19 +492,7 @@ pub(super) fn check(file: &str, text: FileText, open_files: u64) -> Result<Confi
         }
     }
     let routes = text.routes.into_iter().map(|(route, _)| route).collect();
-    let mut config = settings.check(store, zones, text.admin_tokens, (text.targets, routes), open_files)?;
-    // What zones a Redis has, only `weir doctor` asks.
-    if matches!(config.store, StoreSettings::Memory) {
-        let nowhere = config.targets_without_zone().map(|zone| {
-            format!(
-                "a [[wait.target]] is for the zone {zone}, which the configuration does not have, so nobody is forwarded by it; \
-                 correct the name, unless operators make the zone later"
-            )
-        });
-        let nowhere: Vec<_> = nowhere.collect();
-        config.dangers.extend(nowhere);
-    }
-    Ok(config)
+    settings.check(store, zones, text.admin_tokens, (text.targets, routes), open_files)
 }
 
 /// Whether two listeners cannot both have their address: an address of all interfaces has each one's.

@@ -44,16 +44,6 @@ fn networks_are_read_as_addresses_are_compared() {
 }
 
 #[test]
-fn a_target_of_no_zone_is_warned_of() {
-    let of = |zone: &str| {
-        let text = format!("{ZONE}[[wait.target]]\nzone = \"{zone}\"\nurl = \"https://shop.example/\"\n");
-        from_text("w.toml", &text).expect("right").dangers
-    };
-    assert_eq!(of("A"), Vec::<String>::new());
-    assert!(of("B")[0].contains("the zone B, which the configuration does not have"));
-}
-
-#[test]
 fn a_zone_may_have_a_notice() {
     let text = "[[zone]]\nid = \"A\"\n[zone.notice]\nen = \"Back at noon.\"\nko = \"\"\"안내\n둘째 줄\"\"\"\n\
                 [[zone]]\nid = \"B\"\nnotice = { pt-br = \"x\" }\n[[zone]]\nid = \"C\"\n";

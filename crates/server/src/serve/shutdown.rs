@@ -1,6 +1,7 @@
 //! The signals of the process, and the end of a server.
 //!
-//! SIGHUP reloads the configuration, or is kept until the server serves. Until then SIGTERM and SIGINT end the process. Afterwards the first SIGTERM or SIGINT stops the server in this order:
+//! SIGHUP reloads the configuration, or is kept until the server serves. Until then SIGTERM and SIGINT end the process. Afterwards the
+//! first SIGTERM or SIGINT stops the server in this order:
 //!
 //! 1. The server says that it is not ready, also to the other servers. Streams end, and clients are asked to connect elsewhere.
 //! 2. The listeners of clients and proxies accept what is already in their queues, and nothing more. Each finishes its requests,
