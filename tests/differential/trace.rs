@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc, task};
 
 use admission::{
-    Census, Claim, Dealt, Definition, Departure, Dump, Joined, LastDeal, Leaver, Lots, Mode, Now, Opening,
-    PAGE_TICKETS, PAGE_WORDS, Page, PagePolls, Policy, Proof, Schedule, SlotState, Snapshot, Verdict, Zone,
-    ZoneId,
+    Census, Claim, Dealt, Definition, Departure, Dump, Event, Joined, LastDeal, Leaver, Lots, Mode, Moment,
+    Now, Opening, PAGE_TICKETS, PAGE_WORDS, Page, PagePolls, Policy, Proof, Schedule, SlotState, Snapshot,
+    Verdict, Zone, ZoneId,
 };
 use store::{
-    Expected, Line as _, Store as _,
+    Defined, Expected, Line as _, Store as _,
     redis::{Durability, Redis},
 };
 use wait::{Forecast, View};
@@ -150,7 +150,19 @@ fn definition(policy: Policy) -> Definition {
 
 /// Brings a policy into force in Redis.
 fn put(redis: &Arc<Redis<Connection>>, zone: &ZoneId, policy: Policy) -> Snapshot {
-    now(redis.define(zone, &Expected::Any, Some(&definition(policy)))).expect("defines");
+    let define = |new: &Definition| {
+        let defined = now(redis.define(zone, &Expected::Any, Some(new))).expect("defines");
+        assert!(matches!(defined, Defined::Done(_)), "{defined:?}");
+    };
+    // A draw whose event has begun stays as it is until the event is over.
+    let kept = now(redis.zones()).expect("lists").expect("it keeps zones");
+    if let Some((_, before)) = kept.zones.iter().find(|(of, _)| of == zone) {
+        let ends = Moment::parse("2026-01-03T00:00:00Z").expect("an instant");
+        let over = before.schedule.events().iter().map(|event| Event { ends: ends.clone(), ..event.clone() });
+        let schedule = Schedule::new(over.collect(), &before.policy).expect("a schedule");
+        define(&Definition { schedule, ..before.clone() });
+    }
+    define(&definition(policy));
     now(redis.line(zone).open(policy)).expect("opens")
 }
 
