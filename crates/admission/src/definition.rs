@@ -130,22 +130,21 @@ impl Definition {
     /// an opening that is still to come, and events that are not over. One text for each.
     #[must_use]
     pub fn ended_by(&self, new: &Self, unix_s: u64) -> Vec<String> {
-        let keeps_out = |policy: &Policy| matches!(policy.mode, Mode::Hold | Mode::Closed);
         let mut ended = self.schedule.ended_by(&new.schedule, unix_s);
         let opens_at = self.policy.opens_at;
         if u64::from(opens_at.unix_s) > unix_s && new.policy.opens_at.unix_s < opens_at.unix_s {
             ended.push(format!("opens_at {}", instant_text(opens_at.unix_s)));
         }
-        let (now, then) = (self.policy_at(unix_s), new.policy_at(unix_s));
-        if keeps_out(&self.policy) {
+        let (now, then) = (self.policy_at(unix_s).mode, new.policy_at(unix_s).mode);
+        if self.policy.mode.keeps_out() {
             if new.policy.mode != self.policy.mode {
                 ended.push(format!("mode {}", self.policy.mode.word()));
             }
-        } else if ended.is_empty() && keeps_out(&now) && !keeps_out(&then) {
+        } else if ended.is_empty() && now.keeps_out() && !then.keeps_out() {
             ended.push(match self.schedule.phase(unix_s) {
                 Phase::Before(event) => format!("before = {} of event {}", event.before.word(), event.id),
                 Phase::After(event) => format!("after = {} of event {}", event.after.word(), event.id),
-                _ => format!("mode {}", now.mode.word()),
+                _ => format!("mode {}", now.word()),
             });
         }
         ended

@@ -81,6 +81,12 @@ impl Mode {
     pub fn word(self) -> &'static str {
         word(&Self::ALL, self)
     }
+
+    /// Whether nobody enters in this mode.
+    #[must_use]
+    pub fn keeps_out(self) -> bool {
+        matches!(self, Self::Hold | Self::Closed)
+    }
 }
 
 /// The name of a value in a list of all values.

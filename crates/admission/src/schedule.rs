@@ -395,8 +395,8 @@ impl Schedule {
             let new = new.get(old.id.as_str());
             new.is_some_and(|new| new.begins.unix_s == old.begins.unix_s && new.draw == old.draw)
         };
-        let draws = self.0.iter().filter(|event| event.draw.is_some() && unix_s < event.ends.unix_s.into());
-        draws.into_iter().find(|event| !stays(event))
+        let is_ahead = |event: &&Event| event.draw.is_some() && unix_s < event.ends.unix_s.into();
+        self.0.iter().filter(is_ahead).find(|event| !stays(event))
     }
 
     /// What happens with the draws that are new beside `before`, and whose events have begun already at `unix_s` (seconds since 1970): one

@@ -180,10 +180,7 @@ fn conditions(fields: &Object, action: &RouteAction) -> Result<Vec<Condition>, R
         ));
     }
     if let Some(value) = fields.get("address") {
-        let network = |text: &str| {
-            let what = || format!("`{text}` is not a network; write one as in 10.0.0.0/8");
-            spelling::network(text).ok_or_else(|| fault("address", what()))
-        };
+        let network = |text: &str| network(text).map_err(|what| fault("address", what));
         found.push(Condition::Address(list(value, "address", network)?));
     }
     if let Some(value) = fields.get("token") {

@@ -122,8 +122,9 @@ impl ChangeLog {
     }
 
     /// The events that a zone has no longer, although they had begun: those that were deleted after their pre-queues had begun, and those
-    /// that were moved to another beginning after people could enter. Each is as it was before that, with the time of the change in milliseconds since 1970. An event
-    /// is its name and its beginning, so a name that is used again hides nothing. The last [`DELETED_MOST`], the newest first.
+    /// that were moved to another beginning after people could enter. Each is as it was before that, with the time of the change in
+    /// milliseconds since 1970. An event is its name and its beginning, so a name that is used again hides nothing. The last
+    /// [`DELETED_MOST`], the newest first.
     #[must_use]
     pub fn deleted_events(&self, zone: &str, now: &Schedule) -> Vec<(u64, Event)> {
         let mut deleted: Vec<(u64, Event)> = Vec::new();

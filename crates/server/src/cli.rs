@@ -97,15 +97,8 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
                 stores::authorities(redis)?;
             }
             let unknown = unknown_variables().into_iter().map(|name| format!("{name} {NO_SETTING}"));
-            let of_config =
-                config.dangers.iter().cloned().chain(idle_routes(&config)).chain(idle_targets(&config));
             let unused = unused_templates(&config, &pages);
-            for danger in unknown
-                .chain(of_config)
-                .chain(contradictions(&config))
-                .chain(begun_draws(&config))
-                .chain(unused)
-            {
+            for danger in unknown.chain(warnings(&config)).chain(begun_draws(&config)).chain(unused) {
                 let _ = writeln!(io::stderr(), "weir: warning: {danger}");
             }
             print(&format!(
@@ -143,9 +136,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
                      setting that is not given has its default"
                 );
             }
-            let dangers = config.dangers.iter().cloned();
-            let idle = idle_routes(&config).chain(idle_targets(&config));
-            for danger in dangers.chain(idle).chain(contradictions(&config)) {
+            for danger in warnings(&config) {
                 tracing::warn!("{danger}");
             }
             serve::run(config, &sources, reload, otlp)?;
@@ -214,6 +205,12 @@ const NO_SETTING: &str = "is not a setting of weir, and changes nothing; see wei
 /// The variables of the environment that look like settings, and are none.
 fn unknown_variables() -> Vec<String> {
     env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(|name| is_unknown(name)).collect()
+}
+
+/// What a start says about a configuration that is right, and `check-config`, too.
+fn warnings(config: &Config) -> impl Iterator<Item = String> {
+    let dangers = config.dangers.iter().cloned();
+    dangers.chain(idle_routes(config)).chain(idle_targets(config)).chain(contradictions(config))
 }
 
 /// What is said about routes of zones in which nobody ever waits.

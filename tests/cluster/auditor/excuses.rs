@@ -114,22 +114,20 @@ impl Auditor {
     /// Whether the store was emptied while no server ran that had seen a ticket of `since`. In a zone of a file servers have to tell of the
     /// ticket; in an operator's zone, the ticket itself proves the place, so that silence does not count.
     pub(super) fn nobody_knows(&self, since: u64, now: u64) -> bool {
-        if self.from_file { self.nobody_tells(since, now) } else { self.emptied(since, now, |_, at| at) }
-    }
-
-    /// Whether the store was emptied while no server ran that had seen a ticket of `since`, or each that had came too late to tell of it.
-    fn nobody_tells(&self, since: u64, now: u64) -> bool {
-        self.emptied(since, now, |server, at| self.reaches_at(server, at))
+        self.emptied(since, now, self.from_file)
     }
 
     /// Whether the store was emptied from `since` to `now`, and no server could tell of `since`.
-    fn emptied(&self, since: u64, now: u64, reaches: impl Fn(usize, u64) -> u64) -> bool {
-        self.wiped.iter().any(|&at| (since..=now).contains(&at) && self.is_forgotten(since, at, &reaches))
+    fn emptied(&self, since: u64, now: u64, silence_counts: bool) -> bool {
+        self.wiped
+            .iter()
+            .any(|&at| (since..=now).contains(&at) && self.is_forgotten(since, at, silence_counts))
     }
 
-    /// Whether no server could tell of `since` when the store lost that at `at`. A server that reaches the store only later has not seen
-    /// it; nor does one tell of it that reaches it after the loss when it ends, or too late.
-    fn is_forgotten(&self, since: u64, at: u64, reaches: &impl Fn(usize, u64) -> u64) -> bool {
+    /// Whether no server could tell of `since` when the store lost that at `at`. If silence counts, a server that reaches the store only
+    /// later has not seen it; nor does one tell of it that reaches it after the loss when it ends, or too late.
+    fn is_forgotten(&self, since: u64, at: u64, silence_counts: bool) -> bool {
+        let reaches = |server, at| if silence_counts { self.reaches_at(server, at) } else { at };
         let tells = |life: &Life| {
             let (seen, from) = (reaches(life.server, since), reaches(life.server, at));
             life.from < since && seen < at && life.until > from + 5_000 && from < at + self.idle_ms
@@ -142,15 +140,14 @@ impl Auditor {
     pub(super) fn is_displaced(&self, ticket: Option<Ticket>, since: u64, now: u64) -> bool {
         let Some((epoch, seq)) = ticket else { return false };
         let of_segment = |(of, number): Ticket| of != epoch && number / SEGMENT == seq / SEGMENT;
-        self.nobody_tells(since, now) && self.users.iter().filter_map(|seen| seen.ticket).any(of_segment)
+        self.emptied(since, now, true) && self.users.iter().filter_map(|seen| seen.ticket).any(of_segment)
     }
 
     /// Whether a ticket of `since` was taken after a deal that the store lost with all servers that knew of it.
     pub(super) fn is_of_lost_deal(&self, since: u64, now: u64) -> bool {
         self.undealt.windows(2).any(|pair| {
             let ((_, dealt), (lost, _)) = (pair[0], pair[1]);
-            let reaches = |server: usize, at: u64| self.reaches_at(server, at);
-            dealt <= since && since <= lost && lost <= now && self.is_forgotten(dealt, lost, &reaches)
+            dealt <= since && since <= lost && lost <= now && self.is_forgotten(dealt, lost, true)
         })
     }
 

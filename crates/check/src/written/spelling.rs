@@ -187,14 +187,17 @@ fn merged(path: &str) -> String {
 }
 
 /// A network, or a single address, in the form in which clients' addresses are compared: IPv4 addresses within IPv6 are IPv4.
-#[must_use]
-pub fn network(text: &str) -> Option<IpNet> {
-    let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()?;
-    let IpNet::V6(six) = net else { return Some(net) };
-    match (six.addr().to_canonical(), six.prefix_len().checked_sub(96)) {
-        (IpAddr::V4(address), Some(len)) => Ipv4Net::new(address, len).ok().map(IpNet::V4),
-        _ => Some(net),
-    }
+///
+/// # Errors
+/// What is wrong, and how to write one.
+pub fn network(text: &str) -> Result<IpNet, String> {
+    let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    let net = net.map_err(|_| format!("`{text}` is not a network; write one as in 10.0.0.0/8"))?;
+    let IpNet::V6(six) = net else { return Ok(net) };
+    Ok(match (six.addr().to_canonical(), six.prefix_len().checked_sub(96)) {
+        (IpAddr::V4(address), Some(len)) => Ipv4Net::new(address, len).map_or(net, IpNet::V4),
+        _ => net,
+    })
 }
 
 #[cfg(test)]

@@ -163,14 +163,13 @@ impl<S: Store> ZoneEditor<S> {
                 tracing::error!(%zone, "the configuration file was not taken over: {error}");
             })?;
         }
-        let gone = Definition::default();
-        let ended = dropped.iter().flat_map(|zone| {
-            let (now, unix_s) = (overrides.get(zone), self.gate.schedule_s(zone.as_str()));
-            let ended =
-                now.zip(unix_s).map(|(now, unix_s)| now.ended_by(next.get(zone).unwrap_or(&gone), unix_s));
-            ended.into_iter().flatten().map(move |what| (zone, what))
-        });
-        let ended: Vec<_> = ended.collect();
+        let (gone, mut ended) = (Definition::default(), Vec::new());
+        for zone in &dropped {
+            if let (Some(now), Some(unix_s)) = (overrides.get(zone), self.gate.schedule_s(zone.as_str())) {
+                let all = now.ended_by(next.get(zone).unwrap_or(&gone), unix_s);
+                ended.extend(all.into_iter().map(|what| (zone, what)));
+            }
+        }
         take_up(&self.gate, &next, &dropped).await?;
         for (zone, what) in ended {
             tracing::warn!(%zone, "the configuration file ends what an operator set up: {what}");

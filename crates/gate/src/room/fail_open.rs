@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 
-use admission::{Entry, FirstTold, JoinKey, Mode, OnStoreFailure, Policy, Ticket};
+use admission::{Entry, FirstTold, JoinKey, OnStoreFailure, Policy, Ticket};
 use events::AdmittedWithoutStore;
 use store::{Line, unix_ms};
 use tokio::time::Instant;
@@ -60,8 +60,7 @@ impl<L: Line> Room<L> {
         let unix_s = self.schedule_s(unix_ms());
         let of_schedule = self.defined.load().definition.policy_at(unix_s);
         let lets_in = |policy: &Policy| {
-            policy.on_store_failure == OnStoreFailure::Open
-                && matches!(policy.mode_after(view.drawn), Mode::Auto | Mode::Open)
+            policy.on_store_failure == OnStoreFailure::Open && !policy.mode_after(view.drawn).keeps_out()
         };
         // A line that is held, also until its order is drawn, or a zone that is closed or not yet open, stays so. No store says any more that
         // an event begins or ends, so the schedule has to let people in, too.

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use admission::{
-    Definition, DrawFallback, DrawTerms, Event, Mode, Moment, Notice, OnStoreFailure, Outside, Policy,
-    RandomnessSource, Schedule, instant_text,
+    Definition, DrawFallback, DrawTerms, Event, Mode, OnStoreFailure, Outside, Policy, RandomnessSource,
+    Schedule, instant_text,
 };
 use events::Kind;
 use gate::{Refusal, Reply};
@@ -100,24 +100,9 @@ fn an_open_zone_lets_people_in_while_the_store_is_away() {
 
 /// An event from one second to another, counted from the store's start. Its pre-queue begins a minute before.
 fn event(begins_s: i32, ends_s: i32) -> Event {
-    let at = |second: i32| {
-        let text = instant_text(START_S.strict_add_signed(second));
-        Moment::parse(&text).expect("an instant")
-    };
-    Event {
-        id: zone("sale"),
-        prequeue_from: at(begins_s - 60),
-        begins: at(begins_s),
-        ends: at(ends_s),
-        before: Outside::Usual,
-        after: Outside::Usual,
-        before_page: None,
-        after_page: None,
-        admit_per_minute: None,
-        max_active: None,
-        draw: None,
-        notice: Notice::default(),
-    }
+    let at = |second: i32| instant_text(START_S.strict_add_signed(second));
+    let text = format!("sale {} {} {} usual usual - -", at(begins_s - 60), at(begins_s), at(ends_s));
+    Event::parse(&text).expect("an event")
 }
 
 /// No store says that an event begins or ends while it is away. Nobody enters before it begins, after it closed the zone, or before its

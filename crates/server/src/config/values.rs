@@ -26,8 +26,7 @@ pub(super) fn no_such_word(word: &str, known: &[&str]) -> String {
 
 /// A network, or a single address.
 pub(super) fn network(text: &str, origin: &Origin) -> Result<IpNet, ConfigFault> {
-    let fault = || origin.fault(format!("`{text}` is not a network; write one as in 10.0.0.0/8"));
-    check::written::network(text).ok_or_else(fault)
+    check::written::network(text).map_err(|what| origin.fault(what))
 }
 
 /// The address of a socket, which is a number and a port.

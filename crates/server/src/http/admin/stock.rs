@@ -145,12 +145,13 @@ impl AdminState {
         }
         let (state, of) = (self.clone(), zone.clone());
         let after = to_the_end(async move {
-            // What is wanted, as far as this server knows what is there.
-            let before = state.stock.stock_of(&of);
-            let wanted = change(&before).ok().filter(|wanted| before.differs_notably(wanted));
-            let made = state.stock.change(&of, change).await;
-            if let (Err(Problem { code: STORE_AWAY, .. }), Some(wanted)) = (&made, wanted) {
-                state.recorder.write_unanswered(&author, Order::Stock, Some(&of), json::text(&wanted));
+            let made = state.stock.change(&of, &change).await;
+            if let Err(Problem { code: STORE_AWAY, .. }) = made {
+                // What is wanted, as far as this server knows what is there.
+                let before = state.stock.stock_of(&of);
+                if let Some(wanted) = change(&before).ok().filter(|wanted| before.differs_notably(wanted)) {
+                    state.recorder.write_unanswered(&author, Order::Stock, Some(&of), json::text(&wanted));
+                }
             }
             let StockChange { before, after } = made?;
             if before.differs_notably(&after) {

@@ -3,7 +3,7 @@
 //! Invariants: a change is a compare-and-set by `If-Match`, all of it or nothing. A dry run makes the same checks, and
 //! stops before the editor.
 
-use admission::{Definition, Departure, Leaver as LeavingVisitor, Mode, Proof, ZoneId};
+use admission::{Definition, Departure, Leaver as LeavingVisitor, Proof, ZoneId};
 use audit::Order;
 use axum::extract::{RawQuery, State};
 use check::{Route, RouteAction};
@@ -387,7 +387,7 @@ fn too_late(view: &OperatorView, definition: &Definition, now_s: u64) -> Option<
     let phase = definition.schedule.phase(now_s);
     let event = phase.event()?;
     let ends_s = u64::from(event.ends.unix_s());
-    if !matches!(definition.policy_at(ends_s).mode, Mode::Hold | Mode::Closed) {
+    if !definition.policy_at(ends_s).mode.keeps_out() {
         return None;
     }
     let within_ms = ends_s.saturating_sub(now_s) * 1_000;
