@@ -67,8 +67,8 @@ fn regions(redis: &Standalone, opens_in_s: i64) -> (Vec<Region>, u64) {
 fn rehearse(meanwhile: impl FnOnce(&[Region])) -> (Value, String, Vec<Value>) {
     let redis = Standalone::start();
     let (regions, opens_ms) = regions(&redis, 24);
-    // All begin at the same time, eleven seconds before the zone opens.
-    let at = (opens_ms / 1_000 - 11).to_string();
+    // All begin at the same time, ten seconds before the zone opens.
+    let at = (opens_ms / 1_000 - 10).to_string();
     let args = ["--start-at", &at, "--admit-per-minute", "200"];
     let running: Vec<_> = regions.iter().map(|region| start(&region.server, PROFILE, &args)).collect();
     eventually("the zone opens", || (unix_ms() >= opens_ms).then_some(()));

@@ -76,7 +76,7 @@ export type State =
       readonly progress: number;
       /** Why the wait is unknown or longer than before. `unsure`: only the end of the range became later. */
       readonly reason: Reason | "unsure" | null;
-      /** The store does not answer. The figures are the last known ones. */
+      /** The store does not answer, or answers late. The figures are the last known ones. */
       readonly stale: boolean;
       /** How long it is until the zone opens, in milliseconds from now; 0 if it is open. */
       readonly opensInMs: number;

@@ -266,6 +266,7 @@ impl<L: Line> Room<L> {
                 end,
                 causes: Causes::default(),
                 taken_at: now,
+                asked_at: now,
             }),
             forecast,
             lots: ArcSwap::default(),

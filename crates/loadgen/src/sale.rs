@@ -182,7 +182,9 @@ pub(crate) fn place(setup: &mut Setup, ahead: &Ahead, now_ms: u64) -> Result<Str
     let whole_s = u64::from(setup.profile.prequeue_s.unwrap_or(0));
     let ready_s = READY_S + u64::from(setup.profile.users) / READY_USERS;
     let earliest_ms = setup.start_unix_ms.unwrap_or(now_ms + ready_s * 1_000);
-    let left_s = begins_ms.saturating_sub(earliest_ms) / 1_000;
+    // Both instants of a given start are whole seconds, and the server's clock is known to some milliseconds.
+    let rounded_ms = if setup.start_unix_ms.is_some() { 500 } else { 0 };
+    let left_s = (begins_ms + rounded_ms).saturating_sub(earliest_ms) / 1_000;
     if let Some(start_ms) = setup.start_unix_ms.filter(|_| left_s < LEAST_S) {
         let late_s = i128::from(start_ms).saturating_sub(i128::from(begins_ms)) / 1_000;
         let when = if late_s > 0 { format!("{late_s} s after") } else { format!("{} s before", -late_s) };
@@ -264,12 +266,14 @@ mod tests {
         assert_eq!(near.profile.prequeue_s, Some(42));
         assert_eq!(near.opening.map(|opening| opening.at_ms), Some(72_000));
         assert!(said.contains("by lot (event sale)") && said.contains("a pre-queue of 42 s"), "{said}");
-        // Machines that agreed on a start.
-        let mut agreed = setup();
-        agreed.start_unix_ms = Some(NOW_MS + 30_000);
-        place(&mut agreed, &ahead(90_250, false), NOW_MS).expect("placed");
-        assert_eq!((agreed.start_unix_ms, agreed.profile.prequeue_s), (Some(NOW_MS + 30_000), Some(60)));
-        assert_eq!(agreed.opening.map(|opening| opening.at_ms), Some(60_250));
+        // Machines that agreed on a start, and know the server's clock to some milliseconds.
+        for opens_in_ms in [89_997, 90_004] {
+            let mut agreed = setup();
+            agreed.start_unix_ms = Some(NOW_MS + 30_000);
+            place(&mut agreed, &ahead(opens_in_ms, false), NOW_MS).expect("placed");
+            assert_eq!((agreed.start_unix_ms, agreed.profile.prequeue_s), (Some(NOW_MS + 30_000), Some(60)));
+            assert_eq!(agreed.opening.map(|opening| u64::from(opening.at_ms)), Some(opens_in_ms - 30_000));
+        }
     }
 
     #[test]

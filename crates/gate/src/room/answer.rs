@@ -147,7 +147,7 @@ impl<L: Line> Room<L> {
         match current.view.lookup(ticket.epoch, ticket.seq, now_ms) {
             Lookup::Waiting(position) => {
                 current.note(ticket.seq);
-                let stale = self.is_view_stale(&current, now);
+                let stale = self.is_view_stale(&current, now) || current.is_behind(now);
                 Some(self.waiting(ticket, position, &current, (now, now_ms), stale))
             }
             Lookup::Ask => None,

@@ -61,6 +61,8 @@ pub(super) struct CurrentView {
     pub(super) causes: Causes,
     /// When it was taken, on this server's clock, as far as that is known.
     pub(super) taken_at: Instant,
+    /// When it was asked for. It is not older.
+    pub(super) asked_at: Instant,
     /// The totals of the first view of the store.
     pub(super) first_tally: Tally,
 }
@@ -78,6 +80,12 @@ impl CurrentView {
 
     fn age_ms(&self, now: Instant) -> u64 {
         u64::try_from((now - self.taken_at).as_millis()).unwrap_or(0)
+    }
+
+    /// Whether a holder who asks as told may have heard something newer before, from the store or from another server: the view is older than
+    /// the shortest period that a view tells. A rank of it may be one that has already fallen.
+    pub(super) fn is_behind(&self, now: Instant) -> bool {
+        now - self.asked_at > Duration::from_millis(self.view.policy.near_period_ms().into())
     }
 
     /// Notes that the holder of `seq` polled.
@@ -171,15 +179,15 @@ impl<L: Line> Room<L> {
         snapshot: impl Future<Output = Result<Snapshot, StoreError>>,
     ) -> Result<(), StoreError> {
         let _replacing = self.replacing.lock().await;
-        let asked = Instant::now();
+        let asked_at = Instant::now();
         let exchange = self.forecast.exchange(&self.line, &self.zone, self.since_start_ms());
         let (snapshot, ()) = tokio::join!(snapshot, exchange);
         let was_stale = self.is_stale();
-        self.note_answer(asked, &snapshot);
+        self.note_answer(asked_at, &snapshot);
         let view = self.forecast.observe(snapshot?);
         let before = self.current.load();
         let mut taken_at = Instant::now();
-        if taken_at - asked > PROMPT {
+        if taken_at - asked_at > PROMPT {
             let later = view.now_ms.saturating_sub(before.view.now_ms);
             taken_at = taken_at.min(before.taken_at + Duration::from_millis(later));
         }
@@ -188,7 +196,7 @@ impl<L: Line> Room<L> {
         let end = LineEnd::of(&view);
         let causes = before.causes.next(&before.view, &view, was_stale);
         let first_tally = if before.view.epoch == NO_EPOCH { view.tally } else { before.first_tally };
-        let current = CurrentView { view, polls, limits, end, causes, taken_at, first_tally };
+        let current = CurrentView { view, polls, limits, end, causes, taken_at, asked_at, first_tally };
         let before = self.current.swap(Arc::new(current));
         let now = self.current.load();
         if before.view.epoch != now.view.epoch || before.view.policy != now.view.policy {

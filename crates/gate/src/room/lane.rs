@@ -1,6 +1,6 @@
 //! A zone's lane to the store: one task that sends the calls of all holders.
 //!
-//! Calls that arrive while a call is in flight go out together as the next one. A beat goes out every second while
+//! Calls that arrive while a call is in flight go out together as the next one. A beat goes out every second, or more often, while
 //! anybody waits or is known to be inside, while the store is away, and until a minute after the last entry; a zone that nobody
 //! uses costs nothing. Orders come before joins and claims, however many wait.
 //!
@@ -25,9 +25,23 @@ use super::{
 };
 use crate::{caught::caught, trips::Sent};
 
-/// How old a view becomes before it is renewed. Its age adds to the time that a holder may be silent. It is also the
+/// How old a view becomes before it is renewed, at most. Its age adds to the time that a holder may be silent. It is also the
 /// time between two attempts at a store that is away.
 const BEAT: Duration = Duration::from_secs(1);
+
+/// When to renew a view that was asked for at `began` and has come, or not, now. Where people ask often, a view is renewed twice in the
+/// shortest period that they are told, so that also one that comes from far away is newer than what they heard before
+/// ([`CurrentView::is_behind`]). A store that takes long to answer gets half of that time between two beats.
+///
+/// [`CurrentView::is_behind`]: super::current_view::CurrentView::is_behind
+fn next_beat(began: Instant, policy: &Policy, is_away: bool) -> Instant {
+    let now = Instant::now();
+    if is_away {
+        return now + BEAT;
+    }
+    let pause = BEAT.min(Duration::from_millis(policy.near_period_ms().into()) / 2);
+    (began + pause).max(now + pause / 2)
+}
 
 /// What goes out with the next calls.
 #[derive(Default)]
@@ -138,7 +152,7 @@ async fn serve<L: Line>(
         let orders = orders.take();
         let departed = leave(&room, &mut batch).await;
         // The beat goes first. It reports who polled while the store was slow, before the store decides about others.
-        let mut beaten = true;
+        let (began, mut beaten) = (Instant::now(), true);
         if let Some(policy) = orders.open {
             open(&room, policy).await;
         } else if room.is_open()
@@ -169,8 +183,8 @@ async fn serve<L: Line>(
             let _ = done.send(());
         }
         if beaten {
-            beat_at = Instant::now() + BEAT;
             let view = &room.current().view;
+            beat_at = next_beat(began, &view.policy, room.is_away());
             let is_empty = view.occupancy.is_none_or(|people| people.most == 0);
             // A state that is lost within a minute of an entry is rebuilt by those who were told of it.
             let is_quiet = view.tally.waiting == 0 && is_empty && !view.has_entries();

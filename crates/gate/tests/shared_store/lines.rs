@@ -399,6 +399,69 @@ fn who_asks_too_often_keeps_the_place_and_costs_the_store_nothing() {
     });
 }
 
+/// People ask often, of two servers in turn, and the store is far away from one of them: by its answers and by those of views, ranks only
+/// fall. A view that may be older than what somebody heard is marked stale; at the usual distances, none is.
+#[test]
+fn a_rank_rises_nowhere_however_far_the_store_is() {
+    for (period_ms, way_ms, may_be_stale) in
+        [(500, 1, false), (500, 90, true), (1_000, 90, false), (1_000, 300, true), (3_000, 150, false)]
+    {
+        in_virtual_time(async {
+            let fake = Fake::new();
+            let policy = Policy { admit_per_minute: 200, polling_period_ms: period_ms, ..Policy::default() };
+            let here = serve_one(&fake, &zones(&["z"], policy)).await;
+            let far = fake.seen_from(Duration::from_millis(way_ms));
+            let there = serve_one(&far, &zones(&["z"], policy)).await;
+            pass(0.5).await;
+            let gates = [&here.gate, &there.gate];
+            let mut people = JoinSet::new();
+            for person in 0..300 {
+                people.spawn(ranks_of(person, gates.map(Arc::clone)));
+            }
+            let told = people.join_all().await;
+            let compared: u32 = told.iter().map(|(compared, _)| compared).sum();
+            let stale: u32 = told.iter().map(|(_, stale)| stale).sum();
+            let what = format!(
+                "{period_ms} ms, {way_ms} ms: {compared} ranks were compared, and {stale} replies are stale"
+            );
+            assert!(compared > 2_000 && (may_be_stale || stale == 0), "{what}");
+        });
+    }
+}
+
+/// Asks as told, of two servers in turn, until the person enters; asserts that no rank rises, but behind a stale reply or none. Returns
+/// how many ranks were compared, and how many replies were stale.
+async fn ranks_of(person: u32, gates: [Arc<Gate<Cells<Fake>>>; 2]) -> (u32, u32) {
+    pass(f64::from(person) * 0.013).await;
+    let mut reply = gates[0].join("z").await.expect("served");
+    let (mut compared, mut stale, mut told) = (0, 0, None);
+    let mut turn = person as usize;
+    while let Reply::Waiting { token, status } = reply {
+        if status.stale {
+            (told, stale) = (None, stale + 1);
+        } else {
+            let (before, rank) = (told.replace(status.rank), status.rank);
+            assert!(
+                before.is_none_or(|before| rank <= before),
+                "{person} was told {before:?}, and then {rank}"
+            );
+            compared += u32::from(before.is_some());
+        }
+        pass(f64::from(status.polling_period_ms) / 1_000.0).await;
+        reply = loop {
+            turn += 1;
+            match gates[turn % 2].poll("z", &token).await {
+                Ok(reply) => break reply,
+                // The store let the person in, and its answer was late.
+                Err(refusal) => assert_eq!(refusal, AWAY),
+            }
+            (told, stale) = (None, stale + 1);
+            pass(3.0).await;
+        };
+    }
+    (compared, stale)
+}
+
 /// A stream gets what a poll at the same instant would get, and it counts as a poll: its holder stays.
 #[test]
 fn a_stream_gets_what_a_poll_gets() {

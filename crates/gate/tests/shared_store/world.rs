@@ -65,7 +65,11 @@ pub(crate) struct Held {
 pub(crate) struct Fake {
     state: Arc<Mutex<Held>>,
     start: Instant,
+    /// How long a call is on its way. If that is more than [`NEAR`], the answer takes as long.
+    way: Duration,
 }
+
+const NEAR: Duration = Duration::from_millis(1);
 
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -87,7 +91,7 @@ impl Fake {
             lists: 0,
             panics: false,
         };
-        Self { state: Arc::new(Mutex::new(state)), start: Instant::now() }
+        Self { state: Arc::new(Mutex::new(state)), start: Instant::now(), way: NEAR }
     }
 
     /// The line of a zone; here and not only in the trait, because a clone shares the state like an `Arc`.
@@ -124,7 +128,7 @@ impl Fake {
     }
 
     async fn answer<T>(&self, decide: impl FnOnce(&mut Held, Now) -> Result<T>) -> Result<T> {
-        sleep(Duration::from_millis(1)).await;
+        sleep(self.way).await;
         let is = self.lock().is;
         match is {
             Is::Up => {}
@@ -141,7 +145,16 @@ impl Fake {
                 return Err(StoreError::Away("no answer".to_owned()));
             }
         }
-        decide(&mut self.lock(), self.now())
+        let decided = decide(&mut self.lock(), self.now());
+        if self.way > NEAR {
+            sleep(self.way).await;
+        }
+        decided
+    }
+
+    /// The same store, as those see it to whom each way takes so long.
+    pub(crate) fn seen_from(&self, way: Duration) -> Self {
+        Self { way, ..self.clone() }
     }
 
     /// How long ago the store started, in seconds.

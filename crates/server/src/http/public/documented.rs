@@ -111,7 +111,7 @@ pub(super) struct Waiting {
     eta_range: Option<[u32; 2]>,
     /// The time until the next poll, in milliseconds.
     polling_period: u32,
-    /// The store does not answer, and this is the last known state.
+    /// The store does not answer, or answers late, and this is the last known state.
     stale: bool,
     /// Why the wait is null, or longer than before.
     #[schema(nullable = false)]
