@@ -6,6 +6,7 @@
 3. Tests that are named as `PLACE: NAME` exist: PLACE is a directory of the repository, NAME a test in it.
 4. Each promise of docs/promises.md names at least one test.
 5. Pages that a reader meets first keep to their length.
+6. No line of a paragraph begins with a number that makes a list of it, such as “60. Between”.
 
 It needs nothing but Python. It prints each fault with its file and line, and exits with 1 if there is one.
 """
@@ -125,6 +126,15 @@ def check_code(name: str, lines: list[tuple[int, str]]) -> None:
                 faults.append(f"{name}:{number}: `{code}` does not exist")
 
 
+def check_lists(name: str, lines: list[tuple[int, str]]) -> None:
+    before = ""
+    for number, line in lines:
+        begins = re.match(r"(\d+)[.)] ", line)
+        if begins and begins[1] != "1" and before.strip() and not re.match(r"\d+[.)] | ", before):
+            faults.append(f"{name}:{number}: “{line[:20]}” begins a list in a paragraph; put the number on the line before")
+        before = line
+
+
 def check_promises() -> None:
     page = ROOT / "docs/promises.md"
     for part in re.split(r"^(?=## )", page.read_text(), flags=re.MULTILINE)[1:]:
@@ -139,6 +149,7 @@ def main() -> None:
         lines = prose((ROOT / name).read_text())
         check_links(name, lines)
         check_code(name, lines)
+        check_lists(name, lines)
     check_promises()
     for name, most in MAX_LINES.items():
         count = len((ROOT / name).read_text().splitlines())

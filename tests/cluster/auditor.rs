@@ -22,7 +22,7 @@ use crate::{
     cluster::START_UNIX_MS,
     inside::Visitors,
     judged::judged,
-    plan::{Fault, Kind, Plan},
+    plan::{Fault, Kind, NODE_TIMEOUT_MS, Plan},
 };
 
 /// A broken promise.
@@ -77,6 +77,8 @@ struct Decision {
     ms: u64,
     unix_s: u64,
     by_join: bool,
+    /// The primary started while it was cut off from the majority, and held the line; others hold it for less time than it serves calls.
+    by_cut_off: bool,
     /// The server that made the call, unless it was not told what was decided.
     server: Option<usize>,
 }
@@ -217,6 +219,10 @@ pub(crate) struct Auditor {
     /// The slots of another line that servers gave back without the tickets of those who took them: by the line and the instant, when that
     /// was last, and how many.
     slots_of_nobody: BTreeMap<(u64, u64), (u64, u64)>,
+    /// When a primary was killed last. What no replica had is lost.
+    fell_ms: Option<u64>,
+    /// When a server of one line gave back what it remembered to the state of another one.
+    lines_met: Option<u64>,
     judged: Judged,
     pub(crate) broken: Vec<(Promise, String)>,
     pub(crate) calls: u64,
@@ -399,6 +405,8 @@ impl Auditor {
             is_drawn_anew: false,
             undealt: if plan.draw_s > 0 { vec![(0, u64::MAX)] } else { Vec::new() },
             slots_of_nobody: BTreeMap::new(),
+            fell_ms: None,
+            lines_met: None,
             judged: Judged::default(),
             broken: Vec::new(),
             calls: 0,
@@ -420,7 +428,12 @@ impl Auditor {
         }
         let all = self.decided.values().map(|decisions| decisions.len() as u64).sum::<u64>();
         let recent = self.slots_of_nobody.values().filter(|(at, _)| now < at + SLOT_MS);
-        let twice = recent.map(|(_, count)| count).sum::<u64>();
+        let mut twice = recent.map(|(_, count)| count).sum::<u64>();
+        // The clocks of two lines are not comparable: where they meet again and again, the slot of a person who is known may be told by
+        // both.
+        if self.lines_met.is_some_and(|at| now < at + SLOT_MS) {
+            twice = twice.max(all);
+        }
         if taken > all && twice > 0 {
             self.judged.twice += 1;
         }
@@ -434,6 +447,7 @@ impl Auditor {
     /// A server gives back slots that people of another line took at these instants, and does not know who: those that the state has already
     /// count twice, however many servers give them back.
     pub(crate) fn merges_slots_of_nobody(&mut self, now: u64, line: u64, slots: BTreeMap<u64, u64>) {
+        self.lines_met = Some(now);
         for (instant, count) in slots.into_iter().filter(|(_, count)| *count > 0) {
             let (at, most) = self.slots_of_nobody.entry((line, instant)).or_default();
             (*at, *most) = (now, count.max(*most));
@@ -479,6 +493,11 @@ impl Auditor {
         if !self.lives.iter().any(|life| life.until == u64::MAX && self.has_read_of_change(life)) {
             self.keep_policy_before();
         }
+    }
+
+    /// A node is killed.
+    pub(crate) fn falls(&mut self, now: u64, is_primary: bool) {
+        self.fell_ms = if is_primary { Some(now) } else { self.fell_ms };
     }
 
     /// When an operator's last change was sent.
@@ -528,14 +547,18 @@ impl Auditor {
             life.until = now;
         }
         // If nobody else was told of an operator's last change, it may be lost with the primary: also if both were divided from the others
-        // since then, or the server reached nobody, or if the store was emptied and nobody who had read of the change has written it back.
+        // since then, or the server reached nobody, or if the store was emptied, or its primary fell, and nobody who had read of the change
+        // has written it back.
         let since = self.last_change_ms();
         let is_apart = self.divided.iter().any(|&(from, until)| from <= since + 1_000 && until >= now);
         let sides = &self.server_sides;
         let hears = |life: &Life| !is_apart || sides[life.server] == sides[server];
         let runs = |life: &Life| life.until == u64::MAX && life.from + 1_000 < now && hears(life);
         let has_read = |life: &Life| runs(life) && self.has_read_of_change(life);
-        let is_lost = || self.wiped.iter().any(|&wiped| wiped >= since.max(self.read_register_ms(server)));
+        let is_lost = || {
+            let of_store = self.wiped.iter().copied().chain(self.fell_ms).max();
+            of_store.is_some_and(|at| at >= since.max(self.read_register_ms(server)))
+        };
         let nobody = |knows: &dyn Fn(&Life) -> bool| !self.lives.iter().any(knows);
         let reached_nobody = self
             .silent
@@ -565,7 +588,14 @@ impl Auditor {
     }
 
     /// A call decided to let a ticket's holder in.
-    pub(crate) fn decided(&mut self, ms: u64, server: usize, ticket: Ticket, unix_s: u64, by_join: bool) {
+    pub(crate) fn decided(
+        &mut self,
+        ms: u64,
+        server: usize,
+        ticket: Ticket,
+        unix_s: u64,
+        (by_join, cut_off_since): (bool, Option<u64>),
+    ) {
         let before = self.decided.get(&ticket).and_then(|decisions| decisions.last()).copied();
         // Several claims of one call get the verdict of the first one.
         if let Some(before) = before
@@ -575,7 +605,14 @@ impl Auditor {
             let how = format!("at {ms}: {ticket:?} enters, and had entered at {}", before.ms);
             self.breaks(Promise::EnteredTwice, how);
         }
-        self.decided.entry(ticket).or_default().push(Decision { ms, unix_s, by_join, server: Some(server) });
+        let held_ms = self.period_ms + 1_000;
+        self.decided.entry(ticket).or_default().push(Decision {
+            ms,
+            unix_s,
+            by_join,
+            by_cut_off: cut_off_since.is_some_and(|since| held_ms < NODE_TIMEOUT_MS && ms >= since + held_ms),
+            server: Some(server),
+        });
     }
 
     /// No replica confirmed the call that a server made at `ms`, so the server was not told what was decided.

@@ -36,6 +36,8 @@ const FSYNC_MS: u64 = 1_000;
 /// One process, or the place where one runs.
 struct Node {
     up: bool,
+    /// When its process started, if it did in the run.
+    started_ms: Option<u64>,
     frozen_until: u64,
     run_id: String,
     replid: String,
@@ -122,6 +124,7 @@ impl Cluster {
             let (run_id, replid) = (cluster.next_run_id(), cluster.next_replid());
             cluster.nodes.push(Node {
                 up: true,
+                started_ms: None,
                 frozen_until: 0,
                 run_id,
                 replid,
@@ -198,6 +201,16 @@ impl Cluster {
     /// When a frozen node continues, if it is frozen now.
     pub(crate) fn frozen_until(&self, node: usize, now: u64) -> Option<u64> {
         Some(self.nodes[node].frozen_until).filter(|&until| until > now)
+    }
+
+    /// When a node started, if it has reached no majority since. As a primary it serves calls until it suspects the others.
+    pub(crate) fn cut_off_since(&self, node: usize) -> Option<u64> {
+        let of = &self.nodes[node];
+        let voters = self.voters(node);
+        of.started_ms.filter(|&started_ms| {
+            let reached = voters.iter().filter(|&&voter| voter == node || of.heard[voter] > started_ms);
+            reached.count() < voters.len() / 2 + 1
+        })
     }
 
     fn runs(&self, node: usize, now: u64) -> bool {
@@ -528,6 +541,7 @@ impl Cluster {
         at.disk = at.data.clone();
         (at.history, at.offset, at.resync_at, at.election_at) = (history, 0, None, None);
         at.heard.fill(now);
+        at.started_ms = Some(now);
         // A node that starts is not trusted with calls before it heard the others.
         at.minority_ms = (!alone).then_some(now.saturating_sub(REJOIN_MS - 2_000));
         self.tell(

@@ -13,6 +13,7 @@ struct Entry {
     user: usize,
     ticket: Ticket,
     by_join: bool,
+    by_cut_off: bool,
 }
 
 /// The servers that are there at the start have begun by then.
@@ -44,8 +45,9 @@ impl Auditor {
             let passes = seen.earlier.iter().filter_map(|place| place.pass).chain(seen.pass);
             entries.extend(passes.map(|(at, pass)| {
                 let decision = self.decision_of(&pass);
-                let (ms, by_join) = decision.map_or((at, false), |of| (of.ms, of.by_join));
-                Entry { ms, user, ticket: (pass.epoch, pass.seq), by_join }
+                let (ms, by_join, by_cut_off) =
+                    decision.map_or((at, false, false), |of| (of.ms, of.by_join, of.by_cut_off));
+                Entry { ms, user, ticket: (pass.epoch, pass.seq), by_join, by_cut_off }
             }));
         }
         entries.sort_unstable();
@@ -93,14 +95,16 @@ impl Auditor {
 
     fn check_windows(&mut self, entries: &[Entry]) {
         for (length_ms, subs) in [(60_000, 1), (60_000 / u64::from(self.sub_windows), self.sub_windows)] {
-            for (last, &Entry { ms: at, by_join, .. }) in entries.iter().enumerate() {
+            for (last, &Entry { ms: at, by_join, by_cut_off, .. }) in entries.iter().enumerate() {
                 self.judged.windows += 1;
                 let faults = self.faults(at.saturating_sub(length_ms), at);
                 self.judged.exact_windows += u64::from(faults == 0);
                 let ahead_ms = self.ahead_ms(at.saturating_sub(length_ms), at);
                 let within_ms = length_ms.saturating_sub(ahead_ms + WAY_MS * faults);
                 let first = entries.partition_point(|entry| entry.ms + within_ms < at);
-                let count = last - first + 1;
+                // In a sub-window, what a primary admits that started cut off comes on top (what-can-go-wrong.md): each part is judged alone.
+                let of_part = |entry: &&Entry| subs == 1 || entry.by_cut_off == by_cut_off;
+                let count = entries[first..=last].iter().filter(of_part).count();
                 let cap = self.cap(entries[first].ms, at).div_ceil(subs) as usize;
                 // A burst without a line may use the whole minute at once.
                 let burst = subs > 1 && (by_join || entries[first..=last].iter().any(|entry| entry.by_join));

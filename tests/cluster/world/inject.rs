@@ -176,6 +176,8 @@ impl World {
                 return;
             }
             let now = net.now();
+            let is_primary = net.cluster.view_of(node).0 == node;
+            net.auditor.falls(now, is_primary);
             net.cluster.kill(node, now);
         }
         sleep(pause).await;

@@ -239,6 +239,9 @@ const MAX_AHEAD: usize = 64;
 /// By how much the clock of a line may differ from the expected one because a call was slow.
 const SLOW_MS: u64 = 5_000;
 
+/// By how much the instant of an entry may differ from that of its slot in the log, after a line went on by another clock.
+const MEETS_MS: u64 = 1_000;
+
 /// A server that last saw the list of servers so long before the state was lost did not watch the zone. Views come once a second.
 const WATCHED: Duration = Duration::from_millis(2_500);
 
@@ -788,6 +791,9 @@ impl ZoneMemory {
         let entry = |&Told { seq, entry, has_left }: &Told| {
             (seq, if has_left { Entry { life_s: 0, ..entry } } else { entry })
         };
+        let log = self.log_of_people();
+        let mut entries: Vec<_> = self.entries.iter().map(entry).collect();
+        meet_slots(&mut entries, &log);
         Witness {
             epoch: self.header.epoch,
             rev: self.header.rev,
@@ -802,14 +808,38 @@ impl ZoneMemory {
             past: self.past.clone(),
             servers: self.servers.clone(),
             policy: self.header.policy,
-            log: self.log_of_people(),
+            log,
             entered: self.header.entered,
             opens_ms: self.header.opens_ms,
             drawn: self.header.drawn,
             leaps: self.header.leaps,
-            entries: self.entries.iter().map(entry).collect(),
+            entries,
             segments,
             left: self.left.iter().map(|(segment, (_, bits))| (*segment, bits.clone().into())).collect(),
+        }
+    }
+}
+
+/// Moves each entry of which the log has no slot to the nearest slot that nobody else took. Where a line went on by another clock, the log
+/// tells the instants by that clock, and this server has moved its entries by what it knows of it ([`ZoneMemory::move_entries`]), which
+/// may be some milliseconds less or more. The slot would be one of nobody, and would count beside the entry.
+fn meet_slots(entries: &mut [(u64, Entry)], log: &[(u64, u32)]) {
+    let mut free: BTreeMap<u64, u32> = log.iter().copied().collect();
+    let take = |free: &mut BTreeMap<u64, u32>, at_ms: u64| {
+        let Some(count) = free.get_mut(&at_ms) else { return false };
+        *count -= 1;
+        if *count == 0 {
+            free.remove(&at_ms);
+        }
+        true
+    };
+    let without: Vec<_> = entries.iter_mut().filter(|(_, entry)| !take(&mut free, entry.at_ms)).collect();
+    for (_, entry) in without {
+        let near = entry.at_ms.saturating_sub(MEETS_MS)..=entry.at_ms + MEETS_MS;
+        let instants = free.range(near).map(|(at_ms, _)| *at_ms);
+        if let Some(nearest) = instants.min_by_key(|at_ms| at_ms.abs_diff(entry.at_ms)) {
+            entry.at_ms = nearest;
+            take(&mut free, nearest);
         }
     }
 }
@@ -867,6 +897,25 @@ impl WitnessSegment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_entry_that_was_moved_meets_its_slot() {
+        let of = |at_ms: &[u64]| {
+            let entry = |(seq, at_ms): (u64, &u64)| (seq, Entry { at_ms: *at_ms, unix_s: 1, life_s: 60 });
+            (0..).zip(at_ms).map(entry).collect::<Vec<_>>()
+        };
+        let met = |at_ms: &[u64], log: &[(u64, u32)]| {
+            let mut entries = of(at_ms);
+            meet_slots(&mut entries, log);
+            entries.into_iter().map(|(_, entry)| entry.at_ms).collect::<Vec<_>>()
+        };
+        assert_eq!(met(&[5_016], &[(5_013, 1)]), [5_013]);
+        assert_eq!(met(&[5_013, 5_016], &[(5_013, 1)]), [5_013, 5_016], "the slot is taken");
+        assert_eq!(met(&[5_013, 5_016], &[(5_013, 2)]), [5_013, 5_013]);
+        assert_eq!(met(&[5_016, 5_116], &[(5_013, 1), (5_113, 3)]), [5_013, 5_113], "each its own");
+        assert_eq!(met(&[5_016], &[(6_100, 1)]), [5_016], "too far");
+        assert_eq!(met(&[], &[(6_100, 1)]), [0; 0]);
+    }
 
     /// The reply to a call that was sent and received at these instants, and read the clock as `now_ms`.
     fn reading(now_ms: u64, sent: Instant, received: Instant) -> ClockReading {
