@@ -31,6 +31,12 @@ const MOVING = CONFIG({});
 const text = (at, name) => at.textContent(`[data-weir="${name}"]`);
 const rank_is = (at, rank) => until(`the rank is ${rank}`, async () => (await text(at, "rank")) === rank);
 
+/// Goes to a page of a site that lets everybody in. On a slow machine the waiting page may come first.
+async function arrive(at, url, path) {
+  await at.goto(`${url}${path}`);
+  await until(`the site shows ${path}`, async () => (await at.textContent("h1")).trim() === `GET ${path}`);
+}
+
 /// A shop of some pages behind a proxy, and the requests that reached it.
 async function site(t, kind, config) {
   const asked = [];
@@ -104,7 +110,7 @@ test("what was sent with a form can be sent again", async (t, kind) => {
   const { asked, weir, url, move } = await site(t, kind, MOVING);
   const made = await context(t);
   const at = await made.newPage();
-  await at.goto(`${url}/form`);
+  await arrive(at, url, "/form");
   weir.configure(HELD);
   weir.signal("SIGHUP");
   // A slow machine may have another reason for the same status.
@@ -174,7 +180,7 @@ test("whoever comes back from paying elsewhere keeps the visit, and what was sen
   const pay = await elsewhere(t, form);
   const made = await context(t);
   const at = await made.newPage();
-  await at.goto(`${url}/cart`);
+  await arrive(at, url, "/cart");
   const visit = async () => (await made.cookies(url)).find(({ name }) => name === "weir-SITE").value;
   const before = await visit();
   asked.length = 0;
@@ -252,7 +258,7 @@ test("a service worker that keeps pages keeps nobody in the line", async (t, kin
   const { weir, url, move } = await site(t, kind, MOVING);
   const made = await context(t);
   const at = await made.newPage();
-  await at.goto(`${url}/`);
+  await arrive(at, url, "/");
   await at.evaluate(async () => {
     await navigator.serviceWorker.register("/worker.js");
     await navigator.serviceWorker.ready;
