@@ -380,6 +380,10 @@ pub(crate) fn a_draw_that_misses_its_event_is_not_decided() {
     let detail = refused["detail"].as_str().expect("a reason");
     assert!(status == 422 && detail.ends_with("give this event another name"), "{refused}");
     assert_eq!(again("other").0, 200);
+    // Nor by a zone of the same name that is made anew.
+    let anew = json!({ "id": "Z", "events": [drawn(300)] }).to_string();
+    let refused = weir.admin_ask("POST", "/admin/v1/zones", &[], Some(&anew));
+    assert!(refused.status == 422 && refused.text().contains("give this event another name"), "{refused:?}");
 }
 
 /// Before a draw nobody has a rank: also while an operator holds the zone, and nobody is told that everything may be sold out before.

@@ -261,9 +261,21 @@ mod tests {
         for (event, now, wanted) in [
             (&faster, prequeue, ""),
             (&moved, before, ""),
-            (&moved, prequeue, "event sale, whose pre-queue goes on"),
-            (&shorter, prequeue, "event sale, whose pre-queue goes on"),
-            (&shorter, open, "event sale, which goes on"),
+            (
+                &moved,
+                prequeue,
+                "event sale, whose pre-queue goes on, as it is announced (begins 2026-12-01T09:00[Europe/Berlin] -> 2026-12-01T08:15:00Z)",
+            ),
+            (
+                &shorter,
+                prequeue,
+                "event sale, whose pre-queue goes on, as it is announced (ends 2026-12-01T11:00:00Z -> 2026-12-01T10:00:00Z)",
+            ),
+            (
+                &shorter,
+                open,
+                "event sale, which goes on, as it is announced (ends 2026-12-01T11:00:00Z -> 2026-12-01T10:00:00Z)",
+            ),
             (&open_before, before, "before = closed of event sale"),
         ] {
             assert_eq!(ended(&with_sale, &definition(Mode::Auto, vec![event.clone()]), now), wanted);

@@ -269,8 +269,9 @@ pub enum ScheduleFault {
     Overlap(ZoneId, ZoneId, Moment, Moment),
     /// The list of the event's draw is frozen, and the change would make another event of it.
     #[error(
-        "event {0} has begun, and its list is frozen and published: its begins, its order and what decides that stay, and it stays \
-         until it ends; set mode = hold to stop entries, or an earlier ends to end it"
+        "event {0} has begun, and its list is that of its start: its begins, its order and what decides that stay, and it stays until it \
+         ends; set mode = hold to stop entries, or an earlier ends (more than {draw} s after begins) to end it",
+        draw = DrawTerms::DRAW_S
     )]
     Frozen(ZoneId),
     /// A number of the event does not fit the zone's policy.
@@ -446,10 +447,14 @@ impl Schedule {
         };
         let text = |event: &Event| {
             let Event { id, begins, .. } = event;
-            match event.stage(unix_s) {
+            let now = match event.stage(unix_s) {
                 Stage::Before => format!("event {id}, which is to begin at {begins}"),
                 Stage::Prequeue => format!("event {id}, whose pre-queue goes on"),
                 Stage::Open | Stage::Over => format!("event {id}, which goes on"),
+            };
+            match new.get(id.as_str()) {
+                None => now,
+                Some(other) => format!("{now}, as it is announced ({})", event.changes(other).join(", ")),
             }
         };
         let ahead = self.0.iter().filter(|event| event.stage(unix_s) != Stage::Over);

@@ -247,8 +247,8 @@ impl User {
             Ok(Answer::Gone) => self.lost(call, heard_us),
             // If the token is refused, the place is lost too.
             Ok(Answer::Refused { status: 401, .. }) if kind == Kind::Entry => self.lost(call, heard_us),
-            Ok(Answer::Refused { retry_after_ms: Some(after), .. }) => {
-                if self.phase == Phase::Waiting {
+            Ok(Answer::Refused { retry_after_ms: Some(after), is_of_weir, .. }) => {
+                if self.phase == Phase::Waiting && is_of_weir {
                     self.story.told_period(after);
                 }
                 self.plan(heard_us, u64::from(after.max(LEAST_MS)) * 1000);

@@ -125,6 +125,8 @@ struct Raw {
 
 #[derive(Default, Deserialize)]
 struct Problem {
+    #[serde(default, rename = "type")]
+    kind: String,
     #[serde(default)]
     code: String,
     #[serde(default)]
@@ -156,12 +158,17 @@ pub enum Answer {
         status: u16,
         /// The stable code of the problem; empty if it has none.
         code: String,
-        /// The time until a retry, milliseconds (429 and 503 only).
+        /// The time until a retry, milliseconds (429 and 503 only). That of a reply that is not Weir's counts up to 12 s, as in the clients.
         retry_after_ms: Option<u32>,
+        /// Whether it is a problem of Weir. Others come from what is in front of it.
+        is_of_weir: bool,
     },
     /// Status 200, but not the reply of a waiting room; with the reason.
     Invalid(String),
 }
+
+/// Whoever has a place asks within 15 s again after the error of a proxy, whatever it says; the clients take up to 12 s from it.
+const LONGEST_OF_OTHERS_MS: u32 = 12_000;
 
 /// The codes with which a zone gives no place: it is closed, or its line is full.
 const NO_PLACE: [&str; 2] = ["zone_closed", "zone_full"];
@@ -185,14 +192,21 @@ pub fn read(status: u16, retry_after: Option<&str>, body: &[u8]) -> Answer {
         200 => read_ok(body).unwrap_or_else(Answer::Invalid),
         410 => Answer::Gone,
         _ => {
-            let mut code = serde_json::from_slice::<Problem>(body).unwrap_or_default().code;
+            let Problem { mut code, kind, .. } = serde_json::from_slice(body).unwrap_or_default();
+            let is_of_weir = kind.starts_with("urn:weir:problem:");
             if !is_code(&code) {
                 code.clear();
             }
             let seconds = retry_after.and_then(|value| value.trim().parse::<u32>().ok());
             let retry_after_ms =
                 seconds.filter(|_| matches!(status, 429 | 503)).map(|s| s.saturating_mul(1000));
-            Answer::Refused { status, code, retry_after_ms }
+            let most_ms = if is_of_weir { u32::MAX } else { LONGEST_OF_OTHERS_MS };
+            Answer::Refused {
+                status,
+                code,
+                retry_after_ms: retry_after_ms.map(|ms| ms.min(most_ms)),
+                is_of_weir,
+            }
         }
     }
 }
@@ -305,6 +319,20 @@ mod tests {
         ] {
             assert!(matches!(read(200, None, body.as_bytes()), Answer::Invalid(_)), "{body}");
         }
+    }
+
+    /// Users come back from the error of a proxy as the clients do, whatever it says.
+    #[test]
+    fn the_retry_after_of_a_proxy_is_bounded() {
+        let retry = |status, body: &[u8], after: &str| match read(status, Some(after), body) {
+            Answer::Refused { retry_after_ms, is_of_weir, .. } => (retry_after_ms, is_of_weir),
+            other => panic!("{other:?}"),
+        };
+        let problem = br#"{"type":"urn:weir:problem:busy","status":503,"code":"busy"}"#;
+        assert_eq!(retry(503, problem, "86400"), (Some(86_400_000), true));
+        assert_eq!(retry(503, b"<h1>503</h1>", "86400"), (Some(12_000), false));
+        assert_eq!(retry(503, b"<h1>503</h1>", "3"), (Some(3_000), false));
+        assert_eq!(retry(502, b"<h1>502</h1>", "3"), (None, false));
     }
 
     /// A proxy may answer with the head of the call, and anything else.

@@ -22,7 +22,7 @@ use std::{
 };
 
 use ::draw::{Announced, Fallback, QUICKNET, Randomness, Receipt, Signer, Statement, Terms, VerifierKey};
-use admission::{Census, Dealt, DrawFallback, Event, Lots, Schedule, SealKey, ZoneId};
+use admission::{Census, Dealt, DrawFallback, Event, Lots, SealKey, ZoneId};
 use gate::{AnyStore, Gate, ZoneDraw, definitions::EventJson};
 use metrics::Gauge;
 use serde_json::{Value, json};
@@ -294,33 +294,6 @@ impl Draws {
         })?;
         // Of several operators at the same time, one decides, and the others hear that.
         if kept.randomness() == Some(&randomness) { Ok(()) } else { Err(NotStated::NotAsked) }
-    }
-
-    /// The first event of `new` that is another one than in `now` and is still to begin, and of whose name a draw has a record already: what was
-    /// published stays, so there would be no draw.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn held_before(
-        &self,
-        zone: &ZoneId,
-        now: &Schedule,
-        new: &Schedule,
-    ) -> Result<Option<ZoneId>, StoreError> {
-        let now_s = store::unix_ms() / 1_000;
-        let is_new = |event: &&Event| {
-            event.draw.is_some()
-                && u64::from(event.begins.unix_s()) > now_s
-                && now.get(event.id.as_str()) != Some(*event)
-        };
-        for event in new.events().iter().filter(is_new) {
-            match self.gate.keep_draw(zone, event.draw_number(), None).await {
-                Ok(None) | Err(StoreError::UnknownZone) => {}
-                Ok(Some(_)) => return Ok(Some(event.id.clone())),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
     }
 
     /// Does the next step of one draw.

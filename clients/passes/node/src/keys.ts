@@ -84,16 +84,21 @@ export class Keys {
     this.#askedAt = this.#machine.steadyMs();
     const missed = this.#wanted.add(kid);
     [this.#wanted, this.#missed] = [new Set(), new Set()];
-    let timer: NodeJS.Timeout | undefined;
-    const soon = new Promise((done) => (timer = setTimeout(done, this.#machine.fetchMs / 5)));
-    this.#asking = this.#fetch(missed)
+    const timers: NodeJS.Timeout[] = [];
+    const after = (ms: number) => new Promise<void>((done) => timers.push(setTimeout(done, ms)));
+    const ends = new AbortController();
+    // Also where `fetch` ignores its signal: once the head is there, Node 20 may forget it with the next garbage collection.
+    const late = after(this.#machine.fetchMs).then(() => {
+      ends.abort();
+      throw new Error(`Weir did not send its keys within ${this.#machine.fetchMs} ms`);
+    });
+    this.#asking = Promise.race([this.#fetch(missed, ends.signal), late])
       .catch((fault: unknown) => (this.#fault = fault))
-      .finally(() => clearTimeout(timer));
-    this.#soon = Promise.race([this.#asking, soon]);
+      .finally(() => timers.forEach(clearTimeout));
+    this.#soon = Promise.race([this.#asking, after(this.#machine.fetchMs / 5)]);
   }
 
-  async #fetch(missed: Set<string>): Promise<void> {
-    const signal = AbortSignal.timeout(this.#machine.fetchMs);
+  async #fetch(missed: Set<string>, signal: AbortSignal): Promise<void> {
     // A cache in between would keep a withdrawn key for its own time, and a new one away.
     const headers = { accept: "application/jwk-set+json", "cache-control": "no-cache" };
     const reply = await fetch(this.#address, { signal, redirect: "error", headers });
@@ -102,6 +107,8 @@ export class Keys {
       throw new Error(`Weir answers ${reply.status}`);
     }
     const keys = keysOf(await textOf(reply));
+    // A fetch that was given up replaces nothing.
+    signal.throwIfAborted();
     for (const kid of this.#known.keys()) missed.add(kid);
     [this.#known, this.#missed, this.#fetchedAt] = [keys, missed, this.#machine.steadyMs()];
     this.#fault = new Error("the keys were fetched a moment ago, without the key of this pass");

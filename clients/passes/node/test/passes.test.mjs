@@ -119,6 +119,14 @@ test("nobody waits long for a Weir that hangs, where the key is known", async (t
   assert.equal(at.fetches, 2);
 });
 
+test("a fetch whose text never ends is given up, also where fetch ignores its signal", async (t) => {
+  // As in Node 20, once the garbage was collected.
+  t.mock.method(globalThis, "fetch", async () => new Response(new ReadableStream({ pull: () => new Promise(() => {}) })));
+  const passes = verifier("http://127.0.0.1:9", { now: good.now, fetchMs: 100 });
+  const fault = await passes.accept(good.pass).catch((fault) => fault);
+  assert.deepEqual([fault.code, fault.cause.message], ["keys_away", "Weir did not send its keys within 100 ms"]);
+});
+
 test("the memory has a limit, and forgets what has expired", async () => {
   let now = 0;
   const spend = memory(() => now, 2);

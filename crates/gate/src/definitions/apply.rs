@@ -3,13 +3,16 @@
 //! Invariants: `apply` only adds and changes zones; zones that are not named stay. Each zone is changed from the definition that was
 //! compared, so nothing that comes meanwhile ends unseen.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use admission::{Definition, ScheduleFault, ZoneId};
+use admission::{Definition, Schedule, ScheduleFault, ZoneId};
 use store::{Defined, Expected, RegisterContents, Store, StoreError};
 
 use super::sentence;
-use crate::cells::Cells;
+use crate::{
+    cells::Cells,
+    held_draw::{event_of_held_draw, is_of_a_held_draw},
+};
 
 /// How zones are applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,8 +36,12 @@ pub enum ZoneApplied {
     Frozen(ScheduleFault),
     /// The store has a hold or events that the file would end: these. Nothing was changed.
     Ended(Vec<String>),
-    /// The store did not answer, so the result is unknown.
+    /// An event by lot of the file has the name of one that had a draw. Nothing was changed.
+    HeldDraw(ZoneId),
+    /// The store did not answer when it was asked what it has. Nothing was changed.
     Failed(StoreError),
+    /// The store did not answer to the change, which may be made nevertheless.
+    Unanswered(StoreError),
 }
 
 /// The result of `weir zones apply`.
@@ -51,7 +58,7 @@ pub struct Applied {
 /// Puts zones into the cells that keep them. Calls `tell` with the cell's index for each zone that was created or
 /// changed.
 pub async fn apply<S: Store>(
-    cells: &Cells<S>,
+    cells: &Arc<Cells<S>>,
     wanted: &[(ZoneId, Definition)],
     options: ApplyOptions,
     mut tell: impl AsyncFnMut(usize, &ZoneId, &Definition),
@@ -84,7 +91,7 @@ pub async fn apply<S: Store>(
 
 /// Defines a zone, whether or not it exists, unless that is refused or only tried.
 async fn put<S: Store>(
-    cells: &Cells<S>,
+    cells: &Arc<Cells<S>>,
     kept: &RegisterContents,
     zone: &ZoneId,
     wanted: &Definition,
@@ -93,13 +100,22 @@ async fn put<S: Store>(
     let mut now = kept.zones.iter().find(|(of, _)| of == zone).map(|(_, now)| now.clone());
     // Others may change it meanwhile, so the number of attempts is limited.
     for _ in 0..8 {
-        let outcome = outcome(now.as_ref(), wanted, kept.unix_ms / 1_000, options.replace);
+        let mut outcome = outcome(now.as_ref(), wanted, kept.unix_ms / 1_000, options.replace);
+        if matches!(outcome, ZoneApplied::Created(_) | ZoneApplied::Changed(_)) {
+            let before = now.as_ref().map_or_else(Schedule::default, |now| now.schedule.clone());
+            let line = cells.line(zone);
+            match event_of_held_draw(&line, &before, &wanted.schedule, kept.unix_ms / 1_000).await {
+                Ok(None) => {}
+                Ok(Some(event)) => outcome = ZoneApplied::HeldDraw(event),
+                Err(error) => return ZoneApplied::Failed(error),
+            }
+        }
         if options.dry_run || !matches!(outcome, ZoneApplied::Created(_) | ZoneApplied::Changed(_)) {
             return outcome;
         }
         let expected = now.as_ref().map_or(Expected::Absent, |now| Expected::Tag(now.etag()));
         now = match cells.define(zone, &expected, Some(wanted)).await {
-            Err(error) => return ZoneApplied::Failed(error),
+            Err(error) => return ZoneApplied::Unanswered(error),
             Ok(Defined::Done(_)) => return outcome,
             Ok(Defined::Frozen(event)) => return ZoneApplied::Frozen(ScheduleFault::Frozen(event)),
             Ok(Defined::Otherwise(found)) => found,
@@ -128,18 +144,19 @@ impl Applied {
     #[must_use]
     pub fn failure(&self) -> Option<&StoreError> {
         let mut failed = self.zones.iter().filter_map(|(_, outcome)| match outcome {
-            ZoneApplied::Failed(error) => Some(error),
+            ZoneApplied::Failed(error) | ZoneApplied::Unanswered(error) => Some(error),
             _ => None,
         });
         let mut away = self.uncounted.iter().filter(|_| self.zones.is_empty());
         failed.next().or_else(|| away.next().map(|(_, why)| why))
     }
 
-    /// Whether a zone stays as it is, because a draw of it has begun or the file would end something.
+    /// Whether a zone stays as it is, because a draw of it has begun or was held, or the file would end something.
     #[must_use]
     pub fn is_refused(&self) -> bool {
-        let refused =
-            |outcome: &ZoneApplied| matches!(outcome, ZoneApplied::Frozen(_) | ZoneApplied::Ended(_));
+        let refused = |outcome: &ZoneApplied| {
+            matches!(outcome, ZoneApplied::Frozen(_) | ZoneApplied::Ended(_) | ZoneApplied::HeldDraw(_))
+        };
         self.zones.iter().any(|(_, outcome)| refused(outcome))
     }
 }
@@ -158,11 +175,15 @@ impl fmt::Display for Applied {
                 ZoneApplied::Ended(ended) => (
                     3,
                     format!(
-                        "the file would end {}; add what it lacks, or end it with --replace",
+                        "the file would end {}; correct the file, or do as it says with --replace",
                         ended.join("; ")
                     ),
                 ),
+                ZoneApplied::HeldDraw(event) => (3, is_of_a_held_draw(event)),
                 ZoneApplied::Failed(error) => (4, error.to_string()),
+                ZoneApplied::Unanswered(error) => {
+                    (4, format!("{error}; the change may be made nevertheless"))
+                }
             };
             let (word, count) = &mut counts[kind];
             *count += 1;

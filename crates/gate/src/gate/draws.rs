@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use admission::{Census, Deal, Dealt, Event, Lots, ZoneId};
+use admission::{Census, Deal, Dealt, Event, Lots, Schedule, ZoneId};
 use store::{Line, Store, StoreError};
 
 use super::Gate;
-use crate::room::Room;
+use crate::{held_draw::event_of_held_draw, room::Room};
 
 /// A draw of a zone that is due, or was held.
 #[derive(Clone, Debug)]
@@ -117,6 +117,21 @@ impl<S: Store> Gate<S> {
         new: Option<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>, StoreError> {
         self.served(zone)?.keep_draw(draw, new).await
+    }
+
+    /// The first event of `new` that is another one than in `now` and is still to begin, and of whose name a draw has a record already: what
+    /// was published stays, so there would be no draw. The zone need not be served.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn event_of_held_draw(
+        &self,
+        zone: &ZoneId,
+        now: &Schedule,
+        new: &Schedule,
+    ) -> Result<Option<ZoneId>, StoreError> {
+        let line = self.shared.store.line(zone);
+        event_of_held_draw(&line, now, new, store::unix_ms() / 1_000).await
     }
 
     /// Reads the tickets of a zone by these lots, too, from now on.

@@ -1,6 +1,8 @@
 //! `weir zones apply`.
 
-use admission::{Definition, Event, Policy, Schedule};
+use std::sync::Arc;
+
+use admission::{Definition, DrawFallback, DrawTerms, Event, Policy, RandomnessSource, Schedule};
 use gate::{
     cells::{Cell, Cells},
     definitions::{Applied, ApplyOptions, ZoneApplied, apply},
@@ -14,10 +16,10 @@ fn zones_are_applied_and_what_was_there_stays() {
     in_virtual_time(async {
         let (one, two) = (Fake::new(), Fake::new());
         two.set(Is::Down);
-        let cells = Cells::new(vec![
+        let cells = Arc::new(Cells::new(vec![
             Cell::new("one", vec!["*".to_owned()], one.connect()),
             Cell::new("two", vec!["two".to_owned()], two.connect()),
-        ]);
+        ]));
         let other = Policy { admit_per_minute: 60, ..Policy::default() };
         for (name, policy) in [("same", other), ("changed", Policy::default()), ("mine", hold())] {
             one.line(&zone(name)).put(policy).await.expect("put");
@@ -60,7 +62,7 @@ fn zones_are_applied_and_what_was_there_stays() {
 fn what_operators_set_up_ends_only_if_that_is_meant() {
     in_virtual_time(async {
         let store = Fake::new();
-        let cells = Cells::new(vec![Cell::new("one", vec!["*".to_owned()], store.connect())]);
+        let cells = Arc::new(Cells::new(vec![Cell::new("one", vec!["*".to_owned()], store.connect())]));
         let event = Event::parse(
             "sale 2026-01-01T00:00:00Z 2099-01-01T00:00:00Z 2099-01-02T00:00:00Z usual closed - -",
         );
@@ -82,7 +84,7 @@ fn what_operators_set_up_ends_only_if_that_is_meant() {
             (applied.is_refused(), applied.to_string(), told)
         };
         let before = store.lock().zones.clone();
-        let advice = "add what it lacks, or end it with --replace";
+        let advice = "correct the file, or do as it says with --replace";
         let refused = format!(
             "refused    held  the file would end mode hold; {advice}\n\
              refused    sale  the file would end event sale, whose pre-queue goes on; {advice}\n"
@@ -109,12 +111,46 @@ fn what_operators_set_up_ends_only_if_that_is_meant() {
     });
 }
 
+/// What was published of a draw stays, so a file of last week with other dates would hold none.
+#[test]
+fn an_event_of_a_name_that_had_a_draw_is_refused() {
+    in_virtual_time(async {
+        let store = Fake::new();
+        let cells = Arc::new(Cells::new(vec![Cell::new("one", vec!["*".to_owned()], store.connect())]));
+        let by_lot = |dates: &str| {
+            let event = Event::parse(&format!("sale {dates} usual usual - -")).expect("an event");
+            let terms = DrawTerms { randomness: RandomnessSource::Drand, fallback: DrawFallback::Wait };
+            let event = Event { draw: Some(terms), ..event };
+            let policy = Policy::default();
+            let schedule = Schedule::new(vec![event.clone()], &policy).expect("a schedule");
+            (event, Definition { schedule, ..policy.into() })
+        };
+        let (held, before) = by_lot("2026-01-01T00:00:00Z 2026-01-02T00:00:00Z 2026-01-03T00:00:00Z");
+        let (_, again) = by_lot("2098-01-01T00:00:00Z 2098-01-02T00:00:00Z 2098-01-03T00:00:00Z");
+        let made = store.define(&zone("Z"), &Expected::Absent, Some(&before)).await;
+        assert_eq!(made, Ok(Defined::Done(None)));
+        store.line(&zone("Z")).put(before.policy).await.expect("put");
+        let apply_again = async |replace| {
+            let options = ApplyOptions { dry_run: false, replace };
+            apply(&cells, &[(zone("Z"), again.clone())], options, async |_, _, _| {}).await
+        };
+        let kept = store.line(&zone("Z")).keep_draw(held.draw_number(), Some(b"1".to_vec())).await;
+        assert_eq!(kept, Ok(Some(b"1".to_vec())));
+        for replace in [false, true] {
+            let applied = apply_again(replace).await;
+            assert_eq!(applied.zones[0].1, ZoneApplied::HeldDraw(zone("sale")));
+            assert!(applied.is_refused() && applied.to_string().contains("give this event another name"));
+        }
+        assert_eq!(store.lock().zones[&zone("Z")].schedule, before.schedule);
+    });
+}
+
 /// The zones of a cell are read once, and an operator stops one before its turn comes.
 #[test]
 fn a_hold_that_comes_meanwhile_does_not_end() {
     in_virtual_time(async {
         let store = Fake::new();
-        let cells = Cells::new(vec![Cell::new("one", vec!["*".to_owned()], store.connect())]);
+        let cells = Arc::new(Cells::new(vec![Cell::new("one", vec!["*".to_owned()], store.connect())]));
         store.line(&zone("b")).put(Policy::default()).await.expect("put");
         let other = Policy { admit_per_minute: 60, ..Policy::default() };
         let wanted = zones(&["a", "b"], other);

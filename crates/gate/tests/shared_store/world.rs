@@ -323,6 +323,10 @@ impl Line for FakeLine {
         self.decide(|engine, zone, now| engine.deal(zone, &deal, anyway, now)).await
     }
 
+    async fn keep_draw(&self, draw: u32, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        self.decide(|engine, zone, now| engine.keep_draw(zone, draw, new, now)).await
+    }
+
     async fn bind(&self, claim: Claim, address: u64) -> Result<u64> {
         self.decide(|engine, zone, now| engine.bind(zone, claim, address, now)).await
     }

@@ -148,7 +148,7 @@ impl User {
             }
             answer => {
                 let (mut gap_us, mut what) = (gap_us, "an unexpected reply".to_owned());
-                if let Answer::Refused { status, code, retry_after_ms } = answer {
+                if let Answer::Refused { status, code, retry_after_ms, .. } = answer {
                     gap_us = retry_after_ms.map_or(gap_us, |after| u64::from(after.max(LEAST_MS)) * 1000);
                     what = format!("{status} {code}");
                 }

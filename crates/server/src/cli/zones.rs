@@ -1,6 +1,6 @@
 //! The commands about the zones that a store keeps.
 
-use std::{fmt::Write as _, io, io::Write as _};
+use std::{fmt::Write as _, io, io::Write as _, sync::Arc};
 
 use admission::{Definition, ZoneId};
 use gate::{
@@ -31,7 +31,7 @@ pub(super) fn apply(config: &Config, options: ApplyOptions) -> Result<(), Failur
         );
     }
     let (applied, not_told) = on_this_thread(async {
-        let cells = Connections::read(redis)?.cells();
+        let cells = Arc::new(Connections::read(redis)?.cells());
         Ok(apply_to(&cells, config, options).await)
     })?;
     if options.dry_run {
@@ -53,7 +53,11 @@ pub(super) fn apply(config: &Config, options: ApplyOptions) -> Result<(), Failur
 }
 
 /// Puts the zones into the cells. Also returns why servers could not be told, if they could not.
-async fn apply_to(cells: &Cells<Redis>, config: &Config, options: ApplyOptions) -> (Applied, Option<String>) {
+async fn apply_to(
+    cells: &Arc<Cells<Redis>>,
+    config: &Config,
+    options: ApplyOptions,
+) -> (Applied, Option<String>) {
     let (transports, sender) = (stores::transports(&config.fanout, cells), SenderId::new());
     let mut not_told = None;
     let applied = definitions::apply(cells, &config.zones, options, async |at, zone, definition| {

@@ -96,8 +96,8 @@ impl Outline {
         let sums = Sums::of(minutes);
         if minutes.is_empty() {
             missing.push(bilingual!(
-                "No minute of this time is kept: nobody came, the event is longer ago than 400 days, or no server ran.",
-                "이 시간의 통계가 없습니다. 아무도 오지 않았거나, 400일보다 오래되었거나, 서버가 실행되지 않았습니다."
+                "No minute of this time is kept: nobody came, the event is longer ago than 400 days, no server ran, or the store lost its state.",
+                "이 시간의 통계가 없습니다. 아무도 오지 않았거나, 400일보다 오래되었거나, 서버가 실행되지 않았거나, 저장소가 상태를 잃었습니다."
             ));
         }
         // Whoever is in line at the beginning came before it: before the event, or in a minute that is not kept.

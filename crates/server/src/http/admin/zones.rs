@@ -3,13 +3,14 @@
 //! Invariants: a change is a compare-and-set by `If-Match`, all of it or nothing. A dry run makes the same checks, and
 //! stops before the editor.
 
-use admission::{Definition, Departure, Leaver as LeavingVisitor, Proof, ZoneId};
+use admission::{Definition, Departure, Leaver as LeavingVisitor, Proof, Schedule, ZoneId};
 use audit::Order;
 use axum::extract::{RawQuery, State};
 use check::{Route, RouteAction};
 use gate::{
     OperatorView, Refusal,
     definitions::{DefineError, DefinitionChange, definition_json},
+    is_of_a_held_draw,
 };
 use hyper::StatusCode;
 use store::Expected;
@@ -86,6 +87,7 @@ pub(super) async fn create(
     Whole(body): Whole,
 ) -> Result<Json<ChangeShape>, Problem> {
     let (zone, new) = body::create(&body)?;
+    state.check_names_of_draws(&zone, &Schedule::default(), &new.schedule).await?;
     if dry_run {
         return match state.editor.get(zone.as_str()) {
             Some(now) => Err(state.problem(&zone, DefineError::Exists(now))),
@@ -364,7 +366,7 @@ async fn set(
         let before = state.gate.operator_view(zone.as_str());
         state.editor.check(&zone, after.as_ref()).map_err(|error| state.problem(&zone, error))?;
         if let Some(after) = &after {
-            state.check_names_of_draws(&zone, &now, after).await?;
+            state.check_names_of_draws(&zone, &now.schedule, &after.schedule).await?;
         }
         if dry_run {
             let change = DefinitionChange { before: Some(now), after };
@@ -428,17 +430,12 @@ impl AdminState {
     async fn check_names_of_draws(
         &self,
         zone: &ZoneId,
-        now: &Definition,
-        new: &Definition,
+        now: &Schedule,
+        new: &Schedule,
     ) -> Result<(), Problem> {
-        let held = self.draws.held_before(zone, &now.schedule, &new.schedule).await;
+        let held = self.gate.event_of_held_draw(zone, now, new).await;
         let held = held.map_err(|why| Problem::new(STORE_AWAY, why.to_string()).retry_after(1))?;
-        held.map_or(Ok(()), |event| {
-            let what = format!(
-                "`events.{event}`: an event of this name had a draw, and what was published of it stays; give this event another name"
-            );
-            Err(Problem::new(OUT_OF_RANGE, what))
-        })
+        held.map_or(Ok(()), |event| Err(Problem::new(OUT_OF_RANGE, is_of_a_held_draw(&event))))
     }
 
     /// Defines a zone. Completes the change even if the client gives up.
