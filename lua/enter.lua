@@ -41,10 +41,9 @@ local function before(index)
   return live_before, present_before
 end
 
--- Whether a ticket that a server saw gone may wait again: no server was told that it entered, and everybody was asked, or
--- half of the time is over in which servers can say so.
-local function is_unlikely_in(s, bit)
-  if call('GETBIT', s.lost_key, SEGMENT + bit) == 1 then return false end
+-- Whether a ticket that a server saw gone may wait again, though no server was told that it entered: everybody was asked, or half of the
+-- time is over in which servers can say so.
+local function is_unlikely_in()
   return not is_recovering() or z.now >= max(z.hold_until, floor((z.hold_until + z.recover_until) / 2))
 end
 
@@ -151,9 +150,11 @@ for at = 1, #claims, 10 do
       live = call('GETBIT', s.live_key, bit) == 1
       if live and not s.known then start_segment(s) end
       local is_lost = epoch ~= z.epoch and call('GETBIT', s.lost_key, bit) == 1
-      if not live and z.now < z.recover_until and (is_lost and is_unlikely_in(s, bit) or unknown and not is_lost) then
+      local may_wait = not live and z.now < z.recover_until and (is_lost and is_unlikely_in() or unknown and not is_lost)
+      if may_wait and call('GETBIT', s.lost_key, SEGMENT + bit) == 0 then
         -- A lost state gave out this number, and no server remembers it. Or a server saw that it did not wait any more, but
-        -- none was told of an entry, so its holder was not either. The ticket itself proves the place.
+        -- none was told of an entry, so its holder was not either. The ticket itself proves the place. Of a number that was dealt, this
+        -- state may know all the same that its holder gave it up.
         if not s.known then start_segment(s) end
         -- The segment may have been freed.
         call('PERSIST', s.entry_key)

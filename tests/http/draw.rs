@@ -179,7 +179,7 @@ fn assert_kept_by_file_and_zone(weir: &Weir) {
     weir.setup().write_config(&file.replace("admit_per_minute = 150", "admit_per_minute = 151"));
     weir.signal(Signal::HUP);
     let told = eventually("the file is refused", || {
-        weir.log().lines().find(|line| line.contains("its list is frozen")).map(str::to_owned)
+        weir.log().lines().find(|line| line.contains("its list is that of its start")).map(str::to_owned)
     });
     assert!(told.contains("zone=Z"), "{told}");
     weir.setup().write_config(&file);
@@ -250,7 +250,7 @@ pub(crate) fn the_order_of_a_pre_queue_is_drawn() {
         let (status, problem) = patch(&weir, &change);
         assert_eq!((status, &problem["code"]), (422, &"out_of_range".into()), "{problem}");
         assert!(
-            problem["detail"].as_str().is_some_and(|detail| detail.contains("its list is frozen")),
+            problem["detail"].as_str().is_some_and(|detail| detail.contains("its list is that of its start")),
             "{problem}"
         );
     }
@@ -525,7 +525,7 @@ fn two_servers_hold_a_draw(store: &str, mut lose: impl FnMut()) {
         .expect("the binary runs");
     let printed = String::from_utf8_lossy(&applied.stdout);
     assert_eq!(applied.status.code(), Some(65), "{applied:?}");
-    assert!(printed.contains("refused    Z") && printed.contains("its list is frozen"), "{printed}");
+    assert!(printed.contains("refused    Z") && printed.contains("its list is that of its start"), "{printed}");
     lose();
     let late: Vec<String> = (0..3)
         .map(|_| {

@@ -33,7 +33,7 @@ fn all() -> [&'static Script; 20] {
 const PINNED: [(&str, &str); 20] = [
     ("join", "ef2c5393883e08ea1e6d73060bc70f52c53d67ad"),
     ("find", "2783e011dce2ef4e660e5a92edb844febe2689cb"),
-    ("enter", "5b534386ddc55906369015cf08ba6687568f8500"),
+    ("enter", "c130c15cca1cd35eccc3589e9db792f066e42d8a"),
     ("beat", "568cf5012749e409111bef6057f9fb50b4732c15"),
     ("census", "6e90273c1328e9e96b80081468353ee36f8989ae"),
     ("deal", "0730fe86ddfb3c617b1cd51de38868f6039e5b86"),

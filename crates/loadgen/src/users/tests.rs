@@ -58,7 +58,7 @@ fn a_story_records_what_the_user_heard() {
     assert_eq!(user.due_us, 3_012_000, "the next call is due a polling period after the reply");
     hears(&mut user, 3012, 3015, 200, &not_yet(25, false));
     hears(&mut user, 6015, 6016, 200, &not_yet(90, true));
-    hears(&mut user, 9000, 9001, 503, r#"{"code":"busy"}"#);
+    hears(&mut user, 9000, 9001, 503, r#"{"type":"urn:weir:problem:busy","code":"busy"}"#);
     assert_eq!(user.due_us, 16_001_000, "Retry-After is obeyed");
     hears(&mut user, 16_001, 16_003, 200, &enter("p"));
     let total = crowd.tally.total();
