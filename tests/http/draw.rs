@@ -525,7 +525,10 @@ fn two_servers_hold_a_draw(store: &str, mut lose: impl FnMut()) {
         .expect("the binary runs");
     let printed = String::from_utf8_lossy(&applied.stdout);
     assert_eq!(applied.status.code(), Some(65), "{applied:?}");
-    assert!(printed.contains("refused    Z") && printed.contains("its list is that of its start"), "{printed}");
+    assert!(
+        printed.contains("refused    Z") && printed.contains("its list is that of its start"),
+        "{printed}"
+    );
     lose();
     let late: Vec<String> = (0..3)
         .map(|_| {
