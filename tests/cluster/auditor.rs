@@ -428,12 +428,7 @@ impl Auditor {
         }
         let all = self.decided.values().map(|decisions| decisions.len() as u64).sum::<u64>();
         let recent = self.slots_of_nobody.values().filter(|(at, _)| now < at + SLOT_MS);
-        let mut twice = recent.map(|(_, count)| count).sum::<u64>();
-        // The clocks of two lines are not comparable: where they meet again and again, the slot of a person who is known may be told by
-        // both.
-        if self.lines_met.is_some_and(|at| now < at + SLOT_MS) {
-            twice = twice.max(all);
-        }
+        let twice = recent.map(|(_, count)| count).sum::<u64>();
         if taken > all && twice > 0 {
             self.judged.twice += 1;
         }
@@ -444,10 +439,20 @@ impl Auditor {
         }
     }
 
-    /// A server gives back slots that people of another line took at these instants, and does not know who: those that the state has already
-    /// count twice, however many servers give them back.
-    pub(crate) fn merges_slots_of_nobody(&mut self, now: u64, line: u64, slots: BTreeMap<u64, u64>) {
-        self.lines_met = Some(now);
+    /// A server of this line gives slots back to the state of `line_before`, which people took at these instants, and does not know who: those
+    /// that the state has already count twice, however many servers give them back. Within one line the instants are the same, unless another
+    /// line was met within the minute: its clock is not comparable, and servers of both tell the slot of one person.
+    pub(crate) fn merges_slots_of_nobody(
+        &mut self,
+        now: u64,
+        (line, line_before): (u64, u64),
+        slots: BTreeMap<u64, u64>,
+    ) {
+        if line != line_before {
+            self.lines_met = Some(now);
+        } else if self.lines_met.is_none_or(|at| now >= at + SLOT_MS) {
+            return;
+        }
         for (instant, count) in slots.into_iter().filter(|(_, count)| *count > 0) {
             let (at, most) = self.slots_of_nobody.entry((line, instant)).or_default();
             (*at, *most) = (now, count.max(*most));
@@ -495,9 +500,9 @@ impl Auditor {
         }
     }
 
-    /// A node is killed.
-    pub(crate) fn falls(&mut self, now: u64, is_primary: bool) {
-        self.fell_ms = if is_primary { Some(now) } else { self.fell_ms };
+    /// The primary is killed.
+    pub(crate) fn primary_falls(&mut self, now: u64) {
+        self.fell_ms = Some(now);
     }
 
     /// When an operator's last change was sent.

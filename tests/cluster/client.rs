@@ -455,16 +455,14 @@ fn tap(
             let segments = String::from_utf8_lossy(&args[6]).parse::<usize>().unwrap_or(0);
             let memory = &args[7 + segments..];
             let line: u64 = String::from_utf8_lossy(&memory[LINE_OF_MEMORY]).parse().unwrap_or(0);
-            if line != line_before {
-                let mut slots = BTreeMap::new();
-                for record in memory[LOG_OF_MEMORY].chunks_exact(10) {
-                    slots.insert(long(&record[..6]), long(&record[6..]));
-                }
-                for entry in memory[LOG_OF_MEMORY + 1].chunks_exact(18) {
-                    slots.entry(long(&entry[6..12])).and_modify(|count| *count = count.saturating_sub(1));
-                }
-                net.auditor.merges_slots_of_nobody(now, line, slots);
+            let mut slots = BTreeMap::new();
+            for record in memory[LOG_OF_MEMORY].chunks_exact(10) {
+                slots.insert(long(&record[..6]), long(&record[6..]));
             }
+            for entry in memory[LOG_OF_MEMORY + 1].chunks_exact(18) {
+                slots.entry(long(&entry[6..12])).and_modify(|count| *count = count.saturating_sub(1));
+            }
+            net.auditor.merges_slots_of_nobody(now, (line, line_before), slots);
         }
         _ => {}
     }

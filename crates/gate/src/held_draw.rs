@@ -1,6 +1,7 @@
 //! Names of events whose draws were held: what was published of a draw stays, so an event of the same name would have none.
 //!
-//! Invariant: whoever defines an event by lot that is still to begin asks the store first, by whatever way the definition comes.
+//! Invariant: the admin API and `weir zones apply` ask the store before they define an event by lot that is still to begin. A server that
+//! reads its own file, over the embedded store, asks nothing: its log warns.
 
 use admission::{Event, Schedule, ZoneId};
 use store::{Line, StoreError};

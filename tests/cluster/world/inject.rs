@@ -176,8 +176,9 @@ impl World {
                 return;
             }
             let now = net.now();
-            let is_primary = net.cluster.view_of(node).0 == node;
-            net.auditor.falls(now, is_primary);
+            if net.cluster.view_of(node).0 == node {
+                net.auditor.primary_falls(now);
+            }
             net.cluster.kill(node, now);
         }
         sleep(pause).await;

@@ -4,6 +4,7 @@ import { Keys, type Machine } from "./keys.js";
 import { Refusal } from "./refusal.js";
 import { memory, type Spend } from "./spent.js";
 import { LEEWAY_S, verify, type Pass } from "./verify.js";
+import { within } from "./within.js";
 
 export { Refusal, type Code } from "./refusal.js";
 export type { Spend } from "./spent.js";
@@ -69,7 +70,7 @@ export function passesOn(options: Options, machine: Machine & { nowMs(): number;
   async function accept(text: string): Promise<Pass> {
     const pass = await verify(text, keys, audience, zone, nowS());
     const ask = async () => spend(`weir:spent:${pass.jti}`, Math.ceil(pass.exp) + LEEWAY_S + KEPT_S);
-    const isFirst = await within(machine.spendMs, ask()).catch((fault: unknown) => {
+    const isFirst = await within(machine.spendMs, ask(), "the record does not answer").catch((fault: unknown) => {
       throw new Refusal("record_away", fault);
     });
     if (!isFirst) throw new Refusal("spent");
@@ -105,13 +106,4 @@ export function passesOn(options: Options, machine: Machine & { nowMs(): number;
       }
     },
   };
-}
-
-/** What is promised, if it comes in time. */
-async function within<T>(ms: number, promised: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, failed) => {
-    timer = setTimeout(() => failed(new Error(`the record does not answer within ${ms} ms`)), ms);
-  });
-  return Promise.race([promised, late]).finally(() => clearTimeout(timer));
 }

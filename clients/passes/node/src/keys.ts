@@ -8,6 +8,7 @@
 
 import { createPublicKey, type JsonWebKey, type KeyObject } from "node:crypto";
 import { Refusal } from "./refusal.js";
+import { within } from "./within.js";
 
 /** After this time the keys are fetched again, because one may have been withdrawn. */
 const FRESH_MS = 60_000;
@@ -84,18 +85,14 @@ export class Keys {
     this.#askedAt = this.#machine.steadyMs();
     const missed = this.#wanted.add(kid);
     [this.#wanted, this.#missed] = [new Set(), new Set()];
-    const timers: NodeJS.Timeout[] = [];
-    const after = (ms: number) => new Promise<void>((done) => timers.push(setTimeout(done, ms)));
+    let timer: NodeJS.Timeout | undefined;
+    const soon = new Promise((done) => (timer = setTimeout(done, this.#machine.fetchMs / 5)));
     const ends = new AbortController();
     // Also where `fetch` ignores its signal: once the head is there, Node 20 may forget it with the next garbage collection.
-    const late = after(this.#machine.fetchMs).then(() => {
-      ends.abort();
-      throw new Error(`Weir did not send its keys within ${this.#machine.fetchMs} ms`);
-    });
-    this.#asking = Promise.race([this.#fetch(missed, ends.signal), late])
+    this.#asking = within(this.#machine.fetchMs, this.#fetch(missed, ends.signal), "Weir did not send its keys")
       .catch((fault: unknown) => (this.#fault = fault))
-      .finally(() => timers.forEach(clearTimeout));
-    this.#soon = Promise.race([this.#asking, after(this.#machine.fetchMs / 5)]);
+      .finally(() => (ends.abort(), clearTimeout(timer)));
+    this.#soon = Promise.race([this.#asking, soon]);
   }
 
   async #fetch(missed: Set<string>, signal: AbortSignal): Promise<void> {

@@ -38,10 +38,17 @@ pub enum ZoneApplied {
     Ended(Vec<String>),
     /// An event by lot of the file has the name of one that had a draw. Nothing was changed.
     HeldDraw(ZoneId),
-    /// The store did not answer when it was asked what it has. Nothing was changed.
+    /// The store did not say what it has, or others changed the zone again and again. Nothing was changed.
     Failed(StoreError),
     /// The store did not answer to the change, which may be made nevertheless.
     Unanswered(StoreError),
+}
+
+impl ZoneApplied {
+    /// Whether the zone becomes another one.
+    const fn is_change(&self) -> bool {
+        matches!(self, Self::Created(_) | Self::Changed(_))
+    }
 }
 
 /// The result of `weir zones apply`.
@@ -80,7 +87,7 @@ pub async fn apply<S: Store>(
                 Err(error) => ZoneApplied::Failed(error.clone()),
                 Ok(kept) => put(cells, kept, zone, wanted, options).await,
             };
-            if !options.dry_run && matches!(outcome, ZoneApplied::Created(_) | ZoneApplied::Changed(_)) {
+            if !options.dry_run && outcome.is_change() {
                 tell(at, zone, wanted).await;
             }
             applied.zones.push((zone.clone(), outcome));
@@ -97,20 +104,21 @@ async fn put<S: Store>(
     wanted: &Definition,
     options: ApplyOptions,
 ) -> ZoneApplied {
+    let (unix_s, line, no_events) = (kept.unix_ms / 1_000, cells.line(zone), Schedule::default());
     let mut now = kept.zones.iter().find(|(of, _)| of == zone).map(|(_, now)| now.clone());
     // Others may change it meanwhile, so the number of attempts is limited.
     for _ in 0..8 {
-        let mut outcome = outcome(now.as_ref(), wanted, kept.unix_ms / 1_000, options.replace);
-        if matches!(outcome, ZoneApplied::Created(_) | ZoneApplied::Changed(_)) {
-            let before = now.as_ref().map_or_else(Schedule::default, |now| now.schedule.clone());
-            let line = cells.line(zone);
-            match event_of_held_draw(&line, &before, &wanted.schedule, kept.unix_ms / 1_000).await {
-                Ok(None) => {}
-                Ok(Some(event)) => outcome = ZoneApplied::HeldDraw(event),
-                Err(error) => return ZoneApplied::Failed(error),
-            }
+        let outcome = outcome(now.as_ref(), wanted, unix_s, options.replace);
+        if !outcome.is_change() {
+            return outcome;
         }
-        if options.dry_run || !matches!(outcome, ZoneApplied::Created(_) | ZoneApplied::Changed(_)) {
+        let before = now.as_ref().map_or(&no_events, |now| &now.schedule);
+        match event_of_held_draw(&line, before, &wanted.schedule, unix_s).await {
+            Ok(None) => {}
+            Ok(Some(event)) => return ZoneApplied::HeldDraw(event),
+            Err(error) => return ZoneApplied::Failed(error),
+        }
+        if options.dry_run {
             return outcome;
         }
         let expected = now.as_ref().map_or(Expected::Absent, |now| Expected::Tag(now.etag()));
