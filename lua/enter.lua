@@ -145,7 +145,7 @@ for at = 1, #claims, 10 do
     if #stamp == 12 then out_at, out_unix, life = unpack_struct('>I6I4I2', stamp) end
     if out_at > 0 then
       -- Without a life, its holder left.
-      if life > 0 and out_at + life * 1000 >= z.now then verdicts[i] = entered_verdict(out_at, out_unix, life) end
+      if life > 0 and is_valid(out_at, life) then verdicts[i] = entered_verdict(out_at, out_unix, life) end
     elseif s.index >= z.base then
       live = call('GETBIT', s.live_key, bit) == 1
       if live and not s.known then start_segment(s) end

@@ -102,7 +102,7 @@ local function leave_one(epoch, seq, proof, address)
     local _
     out_at, _, life = unpack_struct('>I6I4I2', stamp)
   end
-  local is_in = out_at > 0 and life > 0 and out_at + life * 1000 >= z.now
+  local is_in = out_at > 0 and life > 0 and is_valid(out_at, life)
   local is_proven = proof == OPEN_VISIT and not (left_until_of(s) > z.now and call('GETBIT', s.left_key, bit) == 1)
   if not is_in and not is_proven and not (z.max_active > 0 and call('GETBIT', s.in_key, bit) == 1) then
     -- A server may remember that it waits, or that it entered; or the number is the one from before a deal that was lost.

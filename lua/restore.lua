@@ -105,6 +105,7 @@ local function find_fork()
   end
 end
 
+local own_epoch, own_next = z.epoch, z.next
 local taken, is_of_another_line = 1, false
 local w_end = (segment_of(w.next + SEGMENT - 1) + 1) * SEGMENT
 
@@ -189,15 +190,22 @@ if taken == 1 then
 end
 if taken == 1 and not (rev_known and w.rev > rev_known) then taken = 0 end
 
--- The state lost a deal, which is made again with the same numbers. What the server knows of them counts, and no other number is given
--- out twice.
+-- The state lost a deal, which is made again with the same numbers. What the server knows of them counts, also of those that an earlier epoch
+-- gave out behind them, and no other number is given out twice.
 if taken == 1 and w.drawn_end > z.drawn_end then
+  local limits = { [w.epoch] = w_end }
+  for at = 1, #w.past, 32 do
+    local epoch, rev, _, limit = unpack_struct('>i8i8i8i8', w.past, at)
+    if rev ~= PROVED then limits[epoch] = limit end
+  end
   for at = 1, #past, 32 do
     local epoch, rev, known_next, limit = unpack_struct('>i8i8i8i8', past, at)
-    if epoch == w.epoch and limit < w_end then
-      past = string.sub(past, 1, at - 1) .. pack('>i8i8i8i8', epoch, rev, known_next, w_end) .. string.sub(past, at + 32)
+    if rev ~= PROVED and limit < (limits[epoch] or 0) then
+      past = string.sub(past, 1, at - 1) .. pack('>i8i8i8i8', epoch, rev, known_next, limits[epoch]) .. string.sub(past, at + 32)
     end
   end
+  -- A server that knew the deal may have told people of this epoch the numbers by it.
+  if z.epoch == own_epoch and own_next < w_end then begin_epoch(z.now, z.rev - 1, own_next, { w.epoch, w_end }) end
   z.next = max(z.next, w_end)
 end
 -- Of the numbers before a deal, nobody waits.

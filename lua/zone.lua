@@ -148,11 +148,14 @@ local function free_at(at, window)
   return at + leapt + window + 1
 end
 
+-- Whether the pass of an entry is valid. What the clock leapt since does not count, as far as that is known.
+local function is_valid(entered_at, life) return free_at(entered_at, life * 1000) > z.now end
+
 local function header()
   local values, count = {}, (z.max_active > 0 or z.inside_end > 0) and INSIDE_FIELDS or PLAIN_FIELDS
   if z.opens_at > 0 then count = OPENING_FIELDS end
   if z.draw > 0 or z.drawn > 0 then count = DRAW_FIELDS end
-  if z.leap > 0 and z.now <= z.leapt + MINUTE_MS then count = #FIELDS end
+  if z.leap > 0 and z.now <= z.leapt + max(MINUTE_MS, z.ttl * 1000) then count = #FIELDS end
   if z.earlier > 0 and z.now < free_at(z.earlier_at, MINUTE_MS) then count = #FIELDS end
   for i = 1, count do values[i] = z[FIELDS[i]] end
   return pack('>' .. string.rep('i8', count), unpack(values)) .. past .. string.char(count)

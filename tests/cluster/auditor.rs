@@ -219,6 +219,10 @@ pub(crate) struct Auditor {
     /// The slots of another line that servers gave back without the tickets of those who took them: by the line and the instant, when that
     /// was last, and how many.
     slots_of_nobody: BTreeMap<(u64, u64), (u64, u64)>,
+    /// When the entries of a segment were deleted.
+    entries_lost: Vec<u64>,
+    /// When servers read the draw, so that they know who has which number.
+    draw_read: Vec<(usize, u64)>,
     /// When a primary was killed last. What no replica had is lost.
     fell_ms: Option<u64>,
     /// When a server of one line gave back what it remembered to the state of another one.
@@ -405,6 +409,8 @@ impl Auditor {
             is_drawn_anew: false,
             undealt: if plan.draw_s > 0 { vec![(0, u64::MAX)] } else { Vec::new() },
             slots_of_nobody: BTreeMap::new(),
+            entries_lost: Vec::new(),
+            draw_read: Vec::new(),
             fell_ms: None,
             lines_met: None,
             judged: Judged::default(),
@@ -498,6 +504,11 @@ impl Auditor {
         if !self.lives.iter().any(|life| life.until == u64::MAX && self.has_read_of_change(life)) {
             self.keep_policy_before();
         }
+    }
+
+    /// The entries of a segment were deleted.
+    pub(crate) fn lose_entries(&mut self, now: u64) {
+        self.entries_lost.push(now);
     }
 
     /// The primary is killed.
@@ -658,7 +669,7 @@ impl Auditor {
         let Some(ticket) = call.ticket else { return };
         let is_back = if self.left_before(ticket, call.asked, now).is_some() {
             self.judged.replays += 1;
-            answer.is_ok()
+            answer.is_ok() && !self.is_without_number(call, answer)
         } else if let Some(&Some(at)) = self.given_up.get(&ticket)
             && self.knows_that_left(ticket, at, now)
         {

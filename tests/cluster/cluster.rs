@@ -574,13 +574,14 @@ impl Cluster {
         self.tell(now, format!("somebody empties the store at node {node}"));
     }
 
-    /// A key of the zone vanishes at its primary, and so at its replicas.
-    pub(crate) fn lose_key(&mut self, now: u64, number: u64) {
+    /// A key of the zone vanishes at its primary, and so at its replicas. Returns its name, if the zone has one.
+    pub(crate) fn lose_key(&mut self, now: u64, number: u64) -> Option<String> {
         let node = self.primary();
         let mut data = self.nodes[node].data.clone();
-        let Some(key) = data.lose("{ZONE}", number) else { return };
+        let key = String::from_utf8_lossy(&data.lose("{ZONE}", number)?).into_owned();
         self.replace_data(node, data);
-        self.tell(now, format!("somebody deletes {} at node {node}", String::from_utf8_lossy(&key)));
+        self.tell(now, format!("somebody deletes {key} at node {node}"));
+        Some(key)
     }
 
     /// A node has other data from now on, in memory and on disk. Its replicas copy them.

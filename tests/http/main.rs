@@ -244,6 +244,7 @@ fn together() -> Vec<Trial> {
         tls::connections_are_capped_before_the_handshake,
         tls::a_drain_finishes_requests_and_sends_away,
         tls::the_accept_queue_is_served,
+        tls::a_long_head_is_refused_in_words,
         tls::plain_http_is_told_so,
         tls::versions_are_agreed_on,
         tls::oversized_and_ambiguous_requests,

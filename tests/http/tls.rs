@@ -528,6 +528,32 @@ pub(crate) fn the_accept_queue_is_served() {
     });
 }
 
+/// A head that is too long gets the same reply over both versions, and with HTTP/2 the connection is for others still.
+pub(crate) fn a_long_head_is_refused_in_words() {
+    runtime().block_on(async {
+        let site = Site::start("", MOVING);
+        for config in [site.one(), site.two()] {
+            let mut client = site.connect(config.clone()).await;
+            for bytes in [8_200, 9_000, 20_000, 60_000].repeat(5) {
+                let mut request = post("/traffic/wait", &body("Z", None));
+                request.headers_mut().insert("x-long", "a".repeat(bytes).parse().expect("a value"));
+                let refused = client.ask(request).await.expect("a reply");
+                assert_eq!(
+                    (refused.status, refused.problem()),
+                    (431, "head_too_large".to_owned()),
+                    "{bytes}"
+                );
+                if client.version() == Version::HTTP_11 {
+                    client = site.connect(config.clone()).await;
+                }
+            }
+            let mut largest = post("/traffic/wait", &body("Z", None));
+            largest.headers_mut().insert("x-long", "a".repeat(7_000).parse().expect("a value"));
+            assert_eq!(client.ask(largest).await.expect("a reply").status, 200);
+        }
+    });
+}
+
 /// A body that comes later, or none.
 struct Late(Option<oneshot::Receiver<Bytes>>);
 

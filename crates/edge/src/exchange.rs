@@ -13,12 +13,13 @@ use bytes::Bytes;
 use hyper::{
     Request, Response, Version,
     body::{Body, Frame, Incoming, SizeHint},
-    header::{CONNECTION, HOST, HeaderValue},
+    header::{CONNECTION, HOST, HeaderName, HeaderValue},
+    http::uri::{Authority, PathAndQuery},
 };
 use tower_service::Service;
 
 use crate::{
-    KnownClient, Observer, Received, Refusal,
+    KnownClient, MAX_HEAD, Observer, Received, Refusal,
     link::{Exchange, Link, Part, Replying},
     outlet::{Outlet, Piped, Takeover, pipe},
     well_formed::{Malformed, call, check, close_if_last},
@@ -91,17 +92,22 @@ where
     S: Service<Request<Received>, Response = Response<B>, Error = Infallible> + Clone,
 {
     let link = Arc::clone(link);
-    let called = prepare(request).ok().map(|request| {
+    let called = prepare(request).map(|request| {
         let exchange = Exchange::begin(Arc::clone(&link));
         (call(service, request.map(Received::Engine)), exchange)
     });
-    let refused = (called.is_none() && link.is_multiplexed()).then(|| {
-        let exchange = Exchange::begin(Arc::clone(&link));
-        exchange.wait();
-        observer.refused(Refusal::Malformed).map(|body| Reply::Refused(Some(body), Replying::new(exchange)))
+    let called = called.map_err(|refusal| {
+        link.is_multiplexed().then(|| {
+            let exchange = Exchange::begin(Arc::clone(&link));
+            exchange.wait();
+            observer.refused(refusal).map(|body| Reply::Refused(Some(body), Replying::new(exchange)))
+        })
     });
     async move {
-        let Some((reply, exchange)) = called else { return refused.ok_or(Malformed) };
+        let (reply, exchange) = match called {
+            Ok(called) => called,
+            Err(refused) => return refused.ok_or(Malformed),
+        };
         let Ok(mut response) = reply.await;
         if response.extensions_mut().remove::<KnownClient>().is_some() {
             link.connection.make_known();
@@ -127,19 +133,38 @@ where
 }
 
 /// Checks a request. One of HTTP/2 gets the field `Host` from its authority, so that the service need not tell the versions
-/// apart.
-fn prepare(mut request: Request<Incoming>) -> Result<Request<Incoming>, Malformed> {
+/// apart. With HTTP/1.1 the engine has refused a head that is too long.
+fn prepare(mut request: Request<Incoming>) -> Result<Request<Incoming>, Refusal> {
+    if request.version() == Version::HTTP_2 && head_len(&request) > MAX_HEAD {
+        return Err(Refusal::HeadTooLarge);
+    }
     if request.version() == Version::HTTP_2
         && let Some(authority) = request.uri().authority()
     {
-        let named = HeaderValue::from_str(authority.as_str()).map_err(|_| Malformed)?;
+        let named = HeaderValue::from_str(authority.as_str()).map_err(|_| Refusal::Malformed)?;
         let is_other = |host: &HeaderValue| !host.as_bytes().eq_ignore_ascii_case(named.as_bytes());
         // RFC 9113, 8.3.1: two names are not one request.
         if request.headers().get_all(HOST).iter().any(is_other) {
-            return Err(Malformed);
+            return Err(Refusal::Malformed);
         }
         request.headers_mut().insert(HOST, named);
     }
-    check(&request)?;
+    check(&request).map_err(|Malformed| Refusal::Malformed)?;
     Ok(request)
+}
+
+/// The size of a head as HTTP/2 counts it (RFC 9113, 6.5.2): 32 bytes more for each field, of which the method and the parts of the address
+/// are four.
+fn head_len(request: &Request<Incoming>) -> usize {
+    let uri = request.uri();
+    let address = [
+        request.method().as_str(),
+        uri.scheme_str().unwrap_or_default(),
+        uri.authority().map(Authority::as_str).unwrap_or_default(),
+        uri.path_and_query().map(PathAndQuery::as_str).unwrap_or_default(),
+    ];
+    let names = [":method", ":scheme", ":authority", ":path"];
+    let pseudo: usize = names.iter().zip(address).map(|(name, value)| name.len() + value.len() + 32).sum();
+    let field = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + 32;
+    pseudo + request.headers().iter().map(field).sum::<usize>()
 }

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service;
 
 use crate::{
-    MAX_HEAD, Observer, Received, Refusal,
+    Observer, Received, Refusal,
     connection::{Connection, LINGER_BYTES},
     exchange::respond,
     link::Link,
@@ -30,6 +30,10 @@ const STREAMS: u32 = 128;
 /// ends.
 const RESETS: usize = 32;
 
+/// The longest head that is read, in bytes. One that is longer than [`MAX_HEAD`](crate::MAX_HEAD) gets the reply of the service's observer, or of
+/// nobody: the engine's own refusal of a head has no body, and half of them the engine takes back.
+const LARGEST_READ: usize = 65_536;
+
 /// How many bytes of a request's body the client may send before the service reads them. Bodies are small.
 const STREAM_WINDOW: u32 = 16 << 10;
 
@@ -45,7 +49,7 @@ pub(crate) fn engine() -> http2::Builder<TokioExecutor> {
         .max_concurrent_streams(STREAMS)
         .max_pending_accept_reset_streams(RESETS)
         .max_local_error_reset_streams(RESETS)
-        .max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX))
+        .max_header_list_size(u32::try_from(LARGEST_READ).unwrap_or(u32::MAX))
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER);

@@ -7,7 +7,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use admission::{Claim, Departure, JoinKey, Leaver, Proof, Ticket};
+use admission::{Departure, JoinKey, Ticket};
 use events::LimitedCall;
 use store::Line;
 
@@ -94,9 +94,8 @@ impl<L: Line> Holder<L> {
     /// # Errors
     /// See [`Refusal`].
     pub async fn leave(&self, address: u64, trips: &mut Trips) -> Result<Departure, Refusal> {
-        let Ticket { epoch, seq, .. } = self.room.ticket_to_leave(self.ticket)?;
-        let leaver = Leaver { claim: Claim { epoch, seq }, proof: Proof::Token, address };
-        self.room.leave(leaver, trips).await.inspect_err(|refusal| self.room.note_refused(*refusal))
+        let left = self.room.leave_by_ticket(self.ticket, address, trips).await;
+        left.inspect_err(|refusal| self.room.note_refused(*refusal))
     }
 }
 

@@ -5,13 +5,15 @@
 use std::sync::Arc;
 
 use admission::Lots;
+use gate::{Reason, Refusal, Reply, WaitStatus};
 
-use super::{Auditor, Call, Promise, Seen, Ticket};
+use super::{Auditor, Call, Life, Promise, Seen, Ticket};
 
 impl Auditor {
     /// A server reads tickets by these lots from now on. `first` are those by which one did so first. The draw is held again only if the
     /// store lost its record while no server ran that knew it.
     pub(crate) fn draws(&mut self, now: u64, server: usize, first: &Arc<Lots>, lots: &Arc<Lots>) {
+        self.draw_read.push((server, now));
         if self.lots.is_none() {
             (self.lots, self.drawn_ms) = (Some(Arc::clone(first)), now);
         }
@@ -50,6 +52,20 @@ impl Auditor {
                 format!("user {}, {call:?}: {shown:?} is told {told:?}", call.user),
             );
         }
+    }
+
+    /// Whether a server said that the draw is to come, because it has not read the draw by which the line is dealt. It says so to whoever has a
+    /// number of before, also if the place was given up (what-can-go-wrong.md).
+    pub(super) fn is_without_number(&self, call: &Call, answer: &Result<Reply, Refusal>) -> bool {
+        let is_to_come = matches!(
+            answer,
+            Ok(Reply::Waiting { status: WaitStatus { reason: Some(Reason::Draw), .. }, .. })
+        );
+        let of = |life: &&Life| life.server == call.at.0 && life.from <= call.now;
+        let began = self.lives.iter().filter(of).map(|life| life.from).max().unwrap_or(0);
+        let has_read =
+            |&(server, at): &(usize, u64)| server == call.at.0 && (began..call.asked).contains(&at);
+        is_to_come && !self.draw_read.iter().any(has_read)
     }
 
     /// Which position a user drew.

@@ -151,10 +151,14 @@ impl Auditor {
         })
     }
 
-    /// Whether the holder entered by a call that no replica confirmed, so that nobody told so, and the pass has ended since.
+    /// Whether the holder entered by a call that no replica confirmed, so that nobody told so, and the pass has ended or the entries of a
+    /// segment were deleted since.
     pub(super) fn ended_untold(&self, ticket: Option<Ticket>, now: u64) -> bool {
         let decisions = ticket.and_then(|ticket| self.decided.get(&ticket));
-        let has_ended = |decision: &Decision| decision.server.is_none() && decision.ms + self.pass_ms < now;
+        let is_lost = |since: u64| self.entries_lost.iter().any(|at| (since..=now).contains(at));
+        let has_ended = |decision: &Decision| {
+            decision.server.is_none() && (decision.ms + self.pass_ms < now || is_lost(decision.ms))
+        };
         decisions.is_some_and(|decisions| decisions.iter().any(has_ended))
     }
 
@@ -236,7 +240,8 @@ impl Auditor {
         self.clock_set.iter().any(|&at| {
             let is_silent = |life: &Life| {
                 self.silent.iter().any(|&(from, until, server)| {
-                    server == life.server && from <= at + 5_000 && until >= now.min(at + self.idle_ms)
+                    let end = now.min(at + self.idle_ms).min(life.until);
+                    server == life.server && from <= at + 5_000 && until >= end
                 })
             };
             let is_divided = self.divided.iter().any(|&(from, until)| from <= at && until > at + 1_000);

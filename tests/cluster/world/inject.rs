@@ -79,8 +79,11 @@ impl World {
             Fault::LoseKey { number } => {
                 // A part is lost at most as much as all.
                 let mut net = lock(&self.net);
-                net.cluster.lose_key(now, number);
+                let key = net.cluster.lose_key(now, number);
                 net.auditor.wipe(now);
+                if key.is_some_and(|key| key.ends_with(":entry")) {
+                    net.auditor.lose_entries(now);
+                }
             }
             Fault::ClockJump { node, by_ms } => {
                 let mut net = lock(&self.net);

@@ -58,26 +58,31 @@ impl<L: Line> Room<L> {
     /// has since the draw.
     async fn poll_store(&self, given: Ticket, ticket: Ticket, trips: &mut Trips) -> Result<Reply, Refusal> {
         let generation = self.gone_generation();
-        let mut decided = self.ask_to_enter(ticket, trips).await;
+        let mut asked = ticket;
+        let mut decided = self.ask_to_enter(asked, trips).await;
+        // The line is not dealt as the view says: it was dealt since, or the deal was lost with the state that made it.
+        if let Ok(ClaimOutcome { verdict: Verdict::Gone, drawn, .. }) = decided
+            && self.lot_of(given, drawn) != Lot::Ticket(asked)
+        {
+            self.order_renewal();
+            let Lot::Ticket(ticket) = self.lot_of(given, drawn) else {
+                return Ok(self.reply_without_number(given));
+            };
+            asked = ticket;
+            decided = self.ask_to_enter(asked, trips).await;
+        }
         // The call waits for an appointment this near, so the slot is used when it becomes free, and not one network
         // round trip later.
         if let Ok(ClaimOutcome { verdict: Verdict::Waiting(position), .. }) = &decided
             && let Some(slot_in_ms @ 0..=HOLD_MS) = position.slot_in_ms
         {
             sleep(Duration::from_millis(slot_in_ms.into())).await;
-            decided = self.ask_to_enter(ticket, trips).await;
+            decided = self.ask_to_enter(asked, trips).await;
         }
         match decided {
-            // The line was dealt anew since the view was made, and this ticket has another number now.
-            Ok(ClaimOutcome { verdict: Verdict::Gone, drawn, .. })
-                if self.lot_of(ticket, drawn) != Lot::Ticket(ticket) =>
-            {
-                self.order_renewal();
-                Ok(self.reply_without_number(ticket))
-            }
             // Between the freeze and the draw, an operator may have let people in by the numbers that they had.
             Ok(ClaimOutcome { verdict: Verdict::Gone, .. })
-                if ticket != given
+                if asked != given
                     && let Ok(ClaimOutcome { verdict: verdict @ Verdict::Entered(_), at_ms, .. }) =
                         self.ask_to_enter(given, trips).await =>
             {
@@ -85,14 +90,14 @@ impl<L: Line> Room<L> {
             }
             Ok(ClaimOutcome { verdict, at_ms, .. }) => {
                 if verdict == Verdict::Gone {
-                    self.note_gone(&ticket, generation);
+                    self.note_gone(&asked, generation);
                 }
-                self.reply(ticket, verdict, at_ms)
+                self.reply(asked, verdict, at_ms)
             }
             // Without the store's answer, holders at the front keep their tickets and hear what was last known.
-            Err(refusal) => match self.remembered_reply(ticket) {
+            Err(refusal) => match self.remembered_reply(asked) {
                 Some(reply) => reply,
-                None => self.last_known_reply(ticket).ok_or(refusal),
+                None => self.last_known_reply(asked).ok_or(refusal),
             },
         }
     }

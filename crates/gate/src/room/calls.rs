@@ -23,7 +23,7 @@ const CLAIM_TIMEOUT: Duration = Duration::from_secs(1);
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the store may take for a leaver. After that the caller is asked to try again.
-const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where the lane sends the store's answer.
 pub(super) type Answer<T> = oneshot::Sender<Answered<T>>;

@@ -1,12 +1,12 @@
 //! A short memory of tickets that the store reported as gone, so that a replayed token does not cost a call each time.
 //!
-//! Within an epoch a gone ticket stays gone. When a state was lost, a new epoch begins, and servers write back what they
-//! remember: a ticket may come back then. Invariants: nothing is remembered beyond [`LIFE`], a change of the zone's epoch or
-//! policy, or a time in which the store was away; an answer to a call that began before such a change is not remembered; at
-//! most [`CAPACITY`] tickets are.
+//! A gone ticket of this epoch stays gone. When a state was lost, a new epoch begins, and servers write back what they remember of the ones
+//! before, each when it can: a ticket of an earlier epoch may come back. Invariants: nothing is remembered beyond [`LIFE`], or
+//! [`LIFE_OF_EARLIER`], a change of the zone's epoch or policy, or a time in which the store was away; an answer to a call that began before
+//! such a change is not remembered; at most [`CAPACITY`] tickets are.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{BTreeSet, HashSet},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -23,8 +23,11 @@ use super::Room;
 /// The most tickets that are remembered in a zone. They take about 200 KB.
 const CAPACITY: usize = 4_096;
 
-/// How long a ticket is remembered.
-const LIFE: Duration = Duration::from_secs(30);
+/// How long a ticket of the zone's epoch is remembered.
+pub(super) const LIFE: Duration = Duration::from_secs(30);
+
+/// How long one of an earlier epoch is.
+pub(super) const LIFE_OF_EARLIER: Duration = Duration::from_secs(1);
 
 /// The memory is used only while the view is this fresh, because a view is what tells of a new epoch. An idle zone renews
 /// none: there the first token goes to the store, and wakes the lane.
@@ -48,8 +51,8 @@ pub(super) struct GoneTickets {
 struct Memory {
     generation: u64,
     tickets: HashSet<Key>,
-    /// In the order of their ends.
-    ends: VecDeque<(Instant, Key)>,
+    /// When each of them is forgotten.
+    ends: BTreeSet<(Instant, Key)>,
 }
 
 impl GoneTickets {
@@ -71,7 +74,13 @@ impl GoneTickets {
         self.len.store(0, Ordering::Relaxed);
     }
 
-    pub(super) fn remember(&self, ticket: Key, generation: CacheGeneration, now: Instant) {
+    /// Remembers a ticket from `now` on for `life`, unless everything was forgotten since `generation`.
+    pub(super) fn remember(
+        &self,
+        ticket: Key,
+        generation: CacheGeneration,
+        (now, life): (Instant, Duration),
+    ) {
         let mut memory = self.memory();
         if memory.generation != generation.0 {
             return;
@@ -81,12 +90,12 @@ impl GoneTickets {
             return;
         }
         if memory.tickets.len() == CAPACITY
-            && let Some((_, oldest)) = memory.ends.pop_front()
+            && let Some((_, next)) = memory.ends.pop_first()
         {
-            memory.tickets.remove(&oldest);
+            memory.tickets.remove(&next);
         }
         memory.tickets.insert(ticket);
-        memory.ends.push_back((now + LIFE, ticket));
+        memory.ends.insert((now + life, ticket));
         self.len.store(memory.tickets.len(), Ordering::Relaxed);
     }
 
@@ -103,7 +112,10 @@ impl GoneTickets {
 
 impl Memory {
     fn end_old(&mut self, now: Instant) {
-        while let Some((_, old)) = self.ends.pop_front_if(|(end, _)| *end <= now) {
+        while let Some(&(end, old)) = self.ends.first()
+            && end <= now
+        {
+            self.ends.pop_first();
             self.tickets.remove(&old);
         }
     }
@@ -130,7 +142,8 @@ impl<L: Line> Room<L> {
         let was_given_out =
             ticket.epoch < view.epoch || (ticket.epoch == view.epoch && ticket.seq < view.next);
         if was_given_out {
-            self.gone.remember((ticket.epoch, ticket.seq), asked_in, Instant::now());
+            let life = if ticket.epoch == view.epoch { LIFE } else { LIFE_OF_EARLIER };
+            self.gone.remember((ticket.epoch, ticket.seq), asked_in, (Instant::now(), life));
         }
     }
 }
@@ -145,8 +158,8 @@ mod tests {
         let generation = gone.generation();
         let most = u64::try_from(CAPACITY).expect("small");
         for seq in 0..most + 10 {
-            gone.remember((1, seq), generation, start);
-            gone.remember((1, seq), generation, start);
+            gone.remember((1, seq), generation, (start, LIFE));
+            gone.remember((1, seq), generation, (start, LIFE));
         }
         assert_eq!(gone.memory().tickets.len(), CAPACITY);
         assert_eq!(gone.memory().ends.len(), CAPACITY);
@@ -154,18 +167,21 @@ mod tests {
         assert!(gone.has((1, 10), start + LIFE - Duration::from_millis(1)));
         assert!(!gone.has((1, 10), start + LIFE));
         assert!(gone.memory().tickets.is_empty() && gone.memory().ends.is_empty());
+        gone.remember((1, 20), generation, (start, LIFE));
+        gone.remember((1, 21), generation, (start, LIFE_OF_EARLIER));
+        assert!(gone.has((1, 20), start + LIFE_OF_EARLIER) && !gone.has((1, 21), start + LIFE_OF_EARLIER));
     }
 
     #[test]
     fn an_answer_of_an_earlier_generation_is_not_remembered() {
         let (gone, now) = (GoneTickets::default(), Instant::now());
         let before = gone.generation();
-        gone.remember((1, 1), before, now);
+        gone.remember((1, 1), before, (now, LIFE));
         gone.forget();
         assert!(!gone.has((1, 1), now));
-        gone.remember((1, 1), before, now);
+        gone.remember((1, 1), before, (now, LIFE));
         assert!(!gone.has((1, 1), now), "the call began before");
-        gone.remember((1, 1), gone.generation(), now);
+        gone.remember((1, 1), gone.generation(), (now, LIFE));
         assert!(gone.has((1, 1), now));
     }
 }

@@ -4,12 +4,16 @@
 //! and again costs the store nothing. Invariants: the store hears of each ticket that leaves here; an answer is not remembered beyond
 //! a change of the zone's epoch or policy, or a time in which the store was away.
 
-use admission::{Claim, Departure, Leaver, Visit, VisitState};
+use admission::{Claim, Departure, Leaver, Proof, Ticket, Visit, VisitState};
 use events::StoreCall;
 use store::Line;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
-use super::{Room, gone::GoneTickets};
+use super::{
+    Room,
+    calls::LEAVE_TIMEOUT,
+    gone::{GoneTickets, LIFE, LIFE_OF_EARLIER},
+};
 use crate::{
     reply::{PassClaims, Refusal},
     trips::Trips,
@@ -53,18 +57,49 @@ impl<L: Line> Room<L> {
         let (left_in, refused_in) = (self.leavers.left.generation(), self.leavers.refused.generation());
         match self.ask_to_leave(leaver, trips).await? {
             departure @ (Departure::Place | Departure::Visit) => {
-                self.leavers.left.remember(key, left_in, Instant::now());
+                self.leavers.left.remember(key, left_in, (Instant::now(), LIFE));
                 Ok(departure)
             }
             // A number that was not given out yet may be given out.
             Departure::Gone | Departure::Unknown if epoch == of_view && seq >= next => Err(Refusal::Gone),
             Departure::Gone | Departure::Unknown => {
-                self.leavers.refused.remember(key, refused_in, Instant::now());
+                let life = if epoch == of_view { LIFE } else { LIFE_OF_EARLIER };
+                self.leavers.refused.remember(key, refused_in, (Instant::now(), life));
                 Err(Refusal::Gone)
             }
             Departure::Waits => Ok(Departure::Waits),
             Departure::Elsewhere => Err(Refusal::Elsewhere),
             Departure::NotYet => Err(Refusal::StoreAway { retry_after_s: 3 }),
+        }
+    }
+
+    /// Lets the holder of a ticket leave, whatever number a draw gave it. `address` is a digest of the client's address; 0 where any may.
+    ///
+    /// # Errors
+    /// As [`Self::leave`], and [`Refusal::StoreAway`] if this server does not know the number yet.
+    pub(crate) async fn leave_by_ticket(
+        &self,
+        ticket: Ticket,
+        address: u64,
+        trips: &mut Trips,
+    ) -> Result<Departure, Refusal> {
+        let leaver = |Ticket { epoch, seq, .. }: Ticket| Leaver {
+            claim: Claim { epoch, seq },
+            proof: Proof::Token,
+            address,
+        };
+        let asked = self.ticket_to_leave(ticket)?;
+        let left = self.leave(leaver(asked), trips).await;
+        if left != Err(Refusal::Gone) || self.policy().opens_at.draw == 0 && self.drawn().draw == 0 {
+            return left;
+        }
+        // The line may be dealt otherwise than the view says: it was dealt since, or the deal was lost with the state that made it.
+        self.order_renewal();
+        // Without a new view, the store is away.
+        let _ = timeout(LEAVE_TIMEOUT, self.settled()).await;
+        match self.ticket_to_leave(ticket)? {
+            known if known == asked => left,
+            known => self.leave(leaver(known), trips).await,
         }
     }
 

@@ -520,13 +520,14 @@ fn replayed_gone_tokens_cost_the_store_little() {
             tokens.push(waits(&gate.join("A").await.expect("served")).0);
         }
         pass(15.0).await;
-        let replay = async || {
+        let replay_some = async |count: usize| {
             let before = fake.lock().calls;
-            for token in &tokens {
+            for token in &tokens[..count] {
                 assert_eq!(gate.poll("A", token).await, Err(Refusal::Gone));
             }
             fake.lock().calls - before
         };
+        let replay = async || replay_some(TOKENS).await;
         assert!(replay().await >= TOKENS, "the store decides once about each");
         let mut again = 0;
         for _ in 0..10 {
@@ -545,7 +546,10 @@ fn replayed_gone_tokens_cost_the_store_little() {
         fake.wipe();
         pass(5.0).await;
         assert!(replay().await >= TOKENS);
-        assert!(replay().await <= 10);
+        // A server that comes late may give back what it knows of tickets of an earlier epoch.
+        pass(2.0).await;
+        assert!(replay_some(50).await >= 50);
+        assert!(replay_some(50).await <= 2, "within a second");
         // Another policy may have other passes.
         gate.serve_zone(&zone("A"), Some(&Policy { idle_timeout_s: 11, ..hold() }.into()))
             .await

@@ -2,8 +2,8 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use admission::{Dealt, Lots, Opening, Policy};
-use gate::{Gate, Reason, Reply, Token, cells::Cells};
+use admission::{Dealt, Departure, Lots, Opening, Policy};
+use gate::{Gate, Reason, Reply, Token, Trips, cells::Cells};
 use store::Line as _;
 
 use super::world::*;
@@ -111,5 +111,50 @@ fn whose_number_is_not_known_yet_is_told_that_the_draw_is_to_come() {
         server.gate.add_lots(&z, Arc::new(lots));
         let reason = told(server.gate.poll("z", &token).await.expect("the place stays"));
         assert_eq!(reason, None, "it has its place");
+    });
+}
+
+/// A line with a draw, held by one server, whose people joined there and at another one. The line is dealt, which that server does not
+/// know yet, though it knows the draw. Returns it, and the tokens in the order of the new numbers.
+async fn dealt_unseen(fake: &Fake) -> (Server, Vec<Token>) {
+    let opens_at = Opening { unix_s: 1_790_000_060, draw: 1 };
+    let policy = Policy { opens_at, ..Policy::default() };
+    let (server, other) =
+        (serve_one(fake, &zones(&["z"], policy)).await, serve_one(fake, &zones(&["z"], policy)).await);
+    let (z, line) = (zone("z"), fake.line(&zone("z")));
+    let here = waits(&server.gate.join("z").await.expect("served")).0;
+    let there = waits(&other.gate.join("z").await.expect("served")).0;
+    let census = line.census().await.expect("there is a line");
+    let list: Vec<_> = census.segments.iter().map(|of| (of.index, of.live.clone())).collect();
+    let lots = Lots::new(1, census.next, &list, &[1, 0]).expect("two people");
+    server.gate.add_lots(&z, Arc::new(lots.clone()));
+    assert_eq!(line.deal(lots.deal(&census), false).await, Ok(Dealt::Done));
+    (server, vec![there, here])
+}
+
+#[test]
+fn whoever_leaves_as_the_line_is_dealt_gives_up_the_new_number() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let (server, people) = dealt_unseen(&fake).await;
+        for token in people {
+            let holder = server.gate.holder("z", &token).await.expect("its token");
+            assert_eq!(holder.leave(0, &mut Trips::unwatched()).await, Ok(Departure::Place));
+        }
+        let census = fake.line(&zone("z")).census().await.expect("there is a line");
+        assert_eq!(census.segments, [], "the places are free");
+    });
+}
+
+#[test]
+fn whoever_asks_the_store_as_the_line_is_dealt_is_told_the_new_place() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let (server, people) = dealt_unseen(&fake).await;
+        // The server has never heard of this ticket, so it asks the store.
+        match server.gate.poll("z", &people[0]).await {
+            Ok(Reply::Waiting { status, .. }) => assert_eq!((status.rank, status.reason), (1, None)),
+            other => panic!("{other:?}"),
+        }
     });
 }
