@@ -271,14 +271,20 @@ for (const [name, what] of [
   ["whose list is an object", { body: '{"keys":{}}' }],
   ["whose list is a text", { body: '{"keys":"abc"}' }],
   ["with an error", { status: 500, set: "a" }],
+  ["with the status 201", { status: 201, set: "a" }],
+  ["with the status 203", { status: 203, set: "a" }],
+  ["with the status 206", { status: 206, set: "a" }],
   ["of 33 members", { set: "crowd" }],
   ["of 70,000 bytes", { set: "a", padding: 70_000 }],
   ["behind a redirect", { redirect: "a" }],
   ["that do not come", { hang: true }],
   ["that come a byte at a time", { trickle: true }],
+  // What came is whole by itself, but it is less than was said.
+  ["that break off", { set: "a", cut: true }],
 ]) {
   tell(`keys ${name} are not taken`, serve(what), show(0, good, "keys_away"), serve({ set: "a" }), show(11, good, "ok"));
 }
+tell("informational replies are not the reply", serve({ set: "a", hints: true }), show(0, good, "ok"), fetched(1));
 tell("an endless text of keys is not read", serve({ endless: true }), show(0, good, "keys_away"));
 
 // A pass and the keys of a real server, at the time at which it was given out.

@@ -52,7 +52,7 @@ type served struct {
 	Set, Body, Redirect string
 	Status, Padding     int
 	Hang, Endless       bool
-	Trickle             bool
+	Trickle, Cut, Hints bool
 }
 
 func readVectors(t *testing.T) vectors {
@@ -106,7 +106,17 @@ func publish(t *testing.T, sets map[string]json.RawMessage) *publisher {
 			}
 		case what.Body != "":
 			fmt.Fprint(w, what.Body)
+		case what.Cut:
+			w.Header().Set("Content-Length", strconv.Itoa(len(sets[what.Set])+1))
+			_, _ = w.Write(sets[what.Set])
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
 		default:
+			if what.Hints {
+				w.WriteHeader(http.StatusProcessing)
+				w.Header().Set("Link", "</style.css>; rel=preload")
+				w.WriteHeader(http.StatusEarlyHints)
+			}
 			if what.Status != 0 {
 				w.WriteHeader(what.Status)
 			}

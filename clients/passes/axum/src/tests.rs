@@ -90,6 +90,8 @@ struct Served {
     hang: bool,
     trickle: bool,
     endless: bool,
+    cut: bool,
+    hints: bool,
 }
 
 fn vectors() -> Vectors {
@@ -177,6 +179,14 @@ async fn answer(
     }
     let set = what.set.map_or_else(String::new, |set| sets[&set].to_string());
     let text = what.body.unwrap_or(set) + &" ".repeat(what.padding);
+    if what.cut {
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", text.len() + 1);
+        return stream.write_all((head + &text).as_bytes()).await;
+    }
+    if what.hints {
+        stream.write_all(b"HTTP/1.1 102 Processing\r\n\r\n").await?;
+        stream.write_all(b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n").await?;
+    }
     whole(&mut stream, what.status.unwrap_or(200), &text).await
 }
 

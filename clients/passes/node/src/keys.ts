@@ -99,7 +99,8 @@ export class Keys {
     // A cache in between would keep a withdrawn key for its own time, and a new one away.
     const headers = { accept: "application/jwk-set+json", "cache-control": "no-cache" };
     const reply = await fetch(this.#address, { signal, redirect: "error", headers });
-    if (!reply.ok) {
+    // Any other success has no keys, or only a part of them.
+    if (reply.status !== 200) {
       await reply.body?.cancel();
       throw new Error(`Weir answers ${reply.status}`);
     }

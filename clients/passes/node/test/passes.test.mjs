@@ -32,7 +32,7 @@ async function publisher(t) {
     at.fetches += 1;
     // As a cache does that has older keys.
     if (request.headers["cache-control"] !== "no-cache") return response.end('{"keys":[]}');
-    const { set, status = 200, body, padding = 0, redirect, hang, endless, trickle } = at.what;
+    const { set, status = 200, body, padding = 0, redirect, hang, endless, trickle, cut, hints } = at.what;
     if (hang) return;
     if (redirect) return response.writeHead(302, { location: "/elsewhere" }).end();
     if (trickle) {
@@ -47,7 +47,13 @@ async function publisher(t) {
       response.on("error", () => {});
       return more();
     }
-    response.writeHead(status).end(body ?? JSON.stringify(vectors.sets[set] ?? {}) + " ".repeat(padding));
+    const text = body ?? JSON.stringify(vectors.sets[set] ?? {}) + " ".repeat(padding);
+    if (cut) return response.writeHead(200, { "content-length": text.length + 1 }).write(text, () => response.destroy());
+    if (hints) {
+      response.writeProcessing();
+      response.writeEarlyHints({ link: "</style.css>; rel=preload" });
+    }
+    response.writeHead(status).end(text);
   });
   return at;
 }

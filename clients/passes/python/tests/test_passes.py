@@ -67,14 +67,18 @@ class Publisher:
             request.send_header("Location", "/elsewhere")
             request.end_headers()
             return
+        text = what.get("body") or json.dumps(VECTORS["sets"].get(what.get("set"), {}))
+        if what.get("hints"):
+            request.wfile.write(b"HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n")
         request.send_response(what.get("status", 200))
+        if what.get("cut"):
+            request.send_header("Content-Length", str(len(text) + 1))
         request.end_headers()
         try:
             while what.get("trickle") and not self._over.wait(0.1):
                 request.wfile.write(b" ")
             while what.get("endless"):
                 request.wfile.write(b" " * 16_384)
-            text = what.get("body") or json.dumps(VECTORS["sets"].get(what.get("set"), {}))
             request.wfile.write((text + " " * what.get("padding", 0)).encode())
         except OSError:
             # The verifier reads no more.

@@ -192,18 +192,34 @@ def _fetch(address: str, limit_s: float) -> bytes:
         headers = {"Accept": "application/jwk-set+json", "Cache-Control": "no-cache"}
         request = urllib.request.Request(address, headers=headers)
         with urllib.request.build_opener(_NoRedirect, *ends.handlers()).open(request, timeout=limit_s) as reply:
+            # Any other success has no keys, or only a part of them.
+            if reply.status != http.client.OK:
+                raise ValueError(f"Weir answers {reply.status}")
             text = b""
             while piece := reply.read1(16_384):
                 text += piece
                 if len(text) > MAX_BYTES:
                     raise ValueError(f"the keys have more than {MAX_BYTES} bytes")
-        # What was cut off may look whole.
+        # What was cut off may look whole: here, or by the other side. The module counts down from the length that the head said.
         if ends.are_over:
             raise TimeoutError("the keys come too slowly")
+        if reply.length:
+            raise http.client.IncompleteRead(text, reply.length)
         return text
     finally:
         timer.cancel()
         ends.close()
+
+
+class _Reply(http.client.HTTPResponse):
+    """The final reply. A proxy may send informational ones before it, of which the module skips only those with status 100."""
+
+    def begin(self) -> None:
+        super().begin()
+        # 101 is final.
+        while 101 < self.status < 200:
+            self.headers = None
+            super().begin()
 
 
 class _Ends:
@@ -243,6 +259,7 @@ class _Ends:
 
         def watched(kind: type) -> type:
             class Watched(kind):  # type: ignore[misc]
+                response_class = _Reply
                 _sock: socket.socket | None = None
 
                 @property

@@ -1,11 +1,13 @@
 package weir.pass;
 
-import com.sun.net.httpserver.HttpExchange;
-import com.sun.net.httpserver.HttpServer;
+import java.io.BufferedReader;
 import java.io.IOException;
+import java.io.InputStreamReader;
 import java.io.OutputStream;
+import java.io.UncheckedIOException;
 import java.net.InetAddress;
-import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
@@ -14,64 +16,95 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** A Weir that publishes keys as the steps of a scenario say, on a free port of this machine. */
+/**
+ * A Weir that publishes keys as the steps of a scenario say, on a free port of this machine. The JDK's own server sends neither informational
+ * replies nor less than it says.
+ */
 final class Publisher implements AutoCloseable {
     /** How it answers: the field `serve` of a step. */
     volatile Map<?, ?> what = Map.of();
     final AtomicInteger fetches = new AtomicInteger();
 
     private final Map<?, ?> sets;
-    private final HttpServer server;
+    private final ServerSocket server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
     private final ExecutorService threads = Executors.newCachedThreadPool();
     private final CountDownLatch closed = new CountDownLatch(1);
 
     Publisher(Map<?, ?> sets) throws IOException {
         this.sets = sets;
-        server = HttpServer.create(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 0);
-        server.setExecutor(threads);
-        server.createContext("/.well-known/jwks.json", this::answer);
-        server.createContext("/elsewhere", exchange -> send(exchange, 200, Vectors.write(sets.get("a"))));
-        server.start();
+        threads.execute(this::serve);
     }
 
     String address() {
-        return "http://127.0.0.1:" + server.getAddress().getPort();
+        return "http://127.0.0.1:" + server.getLocalPort();
     }
 
-    private void answer(HttpExchange exchange) throws IOException {
-        Map<?, ?> how = what;
-        fetches.incrementAndGet();
-        if (!"no-cache".equals(exchange.getRequestHeaders().getFirst("Cache-Control"))) {
-            // As a cache does that has older keys.
-            send(exchange, 200, "{\"keys\":[]}");
-        } else if (how.containsKey("hang")) {
-            isClosedWithin(Long.MAX_VALUE);
-        } else if (how.containsKey("redirect")) {
-            exchange.getResponseHeaders().set("Location", "/elsewhere");
-            send(exchange, 302, "");
-        } else if (how.containsKey("trickle") || how.containsKey("endless")) {
-            exchange.sendResponseHeaders(200, 0);
-            String piece = " ".repeat(how.containsKey("endless") ? 16_384 : 1);
-            try (OutputStream body = exchange.getResponseBody()) {
-                // It fails when the verifier does not read any more.
-                while (!isClosedWithin(how.containsKey("endless") ? 0 : 100)) {
-                    body.write(piece.getBytes(StandardCharsets.US_ASCII));
-                    body.flush();
-                }
+    private void serve() {
+        while (true) {
+            try {
+                Socket connection = server.accept();
+                threads.execute(() -> answer(connection));
+            } catch (IOException end) {
+                return;
             }
-        } else {
-            String set = how.containsKey("set") ? Vectors.write(sets.get(how.get("set"))) : "{}";
-            String text = how.get("body") instanceof String body ? body : set;
-            int padding = how.get("padding") instanceof Double bytes ? bytes.intValue() : 0;
-            send(exchange, how.get("status") instanceof Double status ? status.intValue() : 200, text + " ".repeat(padding));
         }
     }
 
-    private static void send(HttpExchange exchange, int status, String text) throws IOException {
-        byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
-        exchange.sendResponseHeaders(status, bytes.length == 0 ? -1 : bytes.length);
-        exchange.getResponseBody().write(bytes);
-        exchange.close();
+    private void answer(Socket connection) {
+        try (connection) {
+            var head = new BufferedReader(new InputStreamReader(connection.getInputStream(), StandardCharsets.ISO_8859_1));
+            String path = head.readLine().split(" ")[1];
+            boolean isFresh = false;
+            for (String line = head.readLine(); !line.isEmpty(); line = head.readLine()) {
+                isFresh |= line.equalsIgnoreCase("Cache-Control: no-cache");
+            }
+            answer(connection.getOutputStream(), path, isFresh);
+        } catch (IOException end) {
+            // The verifier does not read any more.
+        }
+    }
+
+    private void answer(OutputStream to, String path, boolean isFresh) throws IOException {
+        Map<?, ?> how = what;
+        if (path.equals("/elsewhere")) {
+            send(to, 200, "", Vectors.write(sets.get("a")), 0);
+            return;
+        }
+        fetches.incrementAndGet();
+        if (!isFresh) {
+            // As a cache does that has older keys.
+            send(to, 200, "", "{\"keys\":[]}", 0);
+        } else if (how.containsKey("hang")) {
+            isClosedWithin(Long.MAX_VALUE);
+        } else if (how.containsKey("redirect")) {
+            send(to, 302, "Location: /elsewhere\r\n", "", 0);
+        } else if (how.containsKey("trickle") || how.containsKey("endless")) {
+            write(to, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+            String piece = " ".repeat(how.containsKey("endless") ? 16_384 : 1);
+            while (!isClosedWithin(how.containsKey("endless") ? 0 : 100)) {
+                write(to, piece);
+            }
+        } else {
+            if (how.containsKey("hints")) {
+                write(to, "HTTP/1.1 102 Processing\r\n\r\n");
+                write(to, "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\n\r\n");
+            }
+            String set = how.containsKey("set") ? Vectors.write(sets.get(how.get("set"))) : "{}";
+            String text = how.get("body") instanceof String body ? body : set;
+            int padding = how.get("padding") instanceof Double bytes ? bytes.intValue() : 0;
+            int status = how.get("status") instanceof Double code ? code.intValue() : 200;
+            send(to, status, "", text + " ".repeat(padding), how.containsKey("cut") ? 1 : 0);
+        }
+    }
+
+    /** Sends a reply. It says that its text has as many bytes more as `missing`. */
+    private static void send(OutputStream to, int status, String headers, String text, int missing) throws IOException {
+        int length = text.getBytes(StandardCharsets.UTF_8).length + missing;
+        write(to, "HTTP/1.1 " + status + " Some\r\n" + headers + "Content-Length: " + length + "\r\nConnection: close\r\n\r\n" + text);
+    }
+
+    private static void write(OutputStream to, String text) throws IOException {
+        to.write(text.getBytes(StandardCharsets.UTF_8));
     }
 
     private boolean isClosedWithin(long ms) {
@@ -85,7 +118,12 @@ final class Publisher implements AutoCloseable {
     @Override
     public void close() {
         closed.countDown();
-        server.stop(0);
-        threads.shutdownNow();
+        try {
+            server.close();
+        } catch (IOException failure) {
+            throw new UncheckedIOException(failure);
+        } finally {
+            threads.shutdownNow();
+        }
     }
 }
