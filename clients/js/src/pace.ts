@@ -57,12 +57,19 @@ export function untilRetry(problem: { code: string; retryAfterMs: number }, fail
 }
 
 /**
- * The milliseconds of a `Retry-After`; 0 if there is none or it cannot be read. Weir sends seconds. A proxy may send a date, which is
- * compared with the reply's own `Date`, because the device's clock may be wrong.
+ * The milliseconds of a `Retry-After`; 0 if there is none or it cannot be read. Weir sends seconds. A proxy may add a line of its own,
+ * which `fetch` joins with a comma: the longest counts. A proxy may also send a date, which is compared with the reply's own `Date`, because
+ * the device's clock may be wrong.
  */
 export function retryAfterMs(headers: { get(name: string): string | null }): number {
   const text = headers.get("retry-after")?.trim() ?? "";
-  if (/^\d+$/.test(text)) return Number(text) * 1_000;
-  const ms = Date.parse(text) - Date.parse(headers.get("date") ?? "");
+  if (/^\d+(?:[ \t]*,[ \t]*\d+)*$/.test(text)) return Math.max(...text.split(",").map(Number)) * 1_000;
+  const ms = dateMs(text) - dateMs(headers.get("date") ?? "");
   return Number.isFinite(ms) ? Math.max(0, ms) : 0;
+}
+
+/** The time of a date of HTTP, as RFC 9110 lets it be sent. `Date.parse` takes much more for a date: also "2, 2", a day in 2001. */
+function dateMs(text: string): number {
+  const ms = Date.parse(text);
+  return new Date(ms).toUTCString() === text ? ms : NaN;
 }

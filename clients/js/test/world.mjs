@@ -157,7 +157,8 @@ function bodied(status, headers, read) {
   return {
     ok: status >= 200 && status < 300,
     status,
-    headers: new Headers(headers),
+    // `fetch` joins the lines of a header, too.
+    headers: new Headers(Object.entries(headers).flatMap(([name, lines]) => [lines].flat().map((line) => [name, line]))),
     body: { getReader: () => ({ read, cancel: () => Promise.resolve() }) },
     text: async () => {
       throw new Error("a body that can be read in pieces is");

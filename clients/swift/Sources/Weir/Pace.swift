@@ -39,15 +39,23 @@ func untilRetry(_ problem: Problem, failures: Int, random: () -> Double) -> Doub
     return min(longestPauseMs, max(problem.retryAfterMs * (1 + random() / 4), leastMs))
 }
 
-/// The milliseconds of a `Retry-After`; 0 if there is none or it cannot be read. Weir sends seconds. A proxy may send a date, which is
-/// compared with the reply's own `Date`, because the device's clock may be wrong.
+/// The milliseconds of a `Retry-After`; 0 if there is none or it cannot be read. Weir sends seconds. A proxy may add a line of its own,
+/// which `URLSession` joins with a comma: the longest counts. A proxy may also send a date, which is compared with the reply's own `Date`,
+/// because the device's clock may be wrong.
 func retryAfterMs(_ retryAfter: String?, date: String?) -> Double {
-    guard let text = retryAfter?.trimmingCharacters(in: .whitespaces), !text.isEmpty else { return 0 }
-    if text.utf8.allSatisfy({ (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) }) { return (Double(text) ?? 0) * 1_000 }
+    let text = retryAfter?.trimmingCharacters(in: .whitespaces) ?? ""
+    let lines = text.split(separator: ",", omittingEmptySubsequences: false).map { $0.trimmingCharacters(in: .whitespaces) }
+    let seconds = lines.compactMap { line in line.utf8.allSatisfy((UInt8(ascii: "0")...UInt8(ascii: "9")).contains) ? Double(line) : nil }
+    if seconds.count == lines.count { return (seconds.max() ?? 0) * 1_000 }
+    guard let until = timeOf(text), let from = timeOf(date ?? "") else { return 0 }
+    return max(0, until.timeIntervalSince(from) * 1_000)
+}
+
+/// The time of a date of HTTP, as RFC 9110 lets it be sent, or nil. The formatter takes more for one.
+private func timeOf(_ text: String) -> Date? {
     let format = DateFormatter()
     format.locale = Locale(identifier: "en_US_POSIX")
     format.timeZone = TimeZone(secondsFromGMT: 0)
     format.dateFormat = "EEE, dd MMM yyyy HH:mm:ss 'GMT'"
-    guard let until = format.date(from: text), let from = format.date(from: date ?? "") else { return 0 }
-    return max(0, until.timeIntervalSince(from) * 1_000)
+    return format.date(from: text).flatMap { format.string(from: $0) == text ? $0 : nil }
 }

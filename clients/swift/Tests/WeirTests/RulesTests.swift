@@ -173,7 +173,9 @@ final class RulesTests: XCTestCase {
         XCTAssertEqual(retryAfterMs("7", date: nil), 7_000)
         XCTAssertEqual(retryAfterMs("Mon, 05 Jan 2015 10:00:20 GMT", date: date), 20_000)
         XCTAssertEqual(retryAfterMs("Mon, 05 Jan 2015 09:00:20 GMT", date: date), 0)
-        for text in ["", "-1", "soon", "1.5", "Mon, 05 Jan"] { XCTAssertEqual(retryAfterMs(text, date: date), 0, text) }
+        XCTAssertEqual(retryAfterMs("7, 30 ,8", date: nil), 30_000)
+        let odd = ["Mon, 5 Jan 2015 10:00:20 GMT", "Tue, 05 Jan 2015 10:00:20 GMT", "Mon, 05 Jan 2015 12:00:20 +0200", "Jan 2099", "7, soon", "7,"]
+        for text in ["", "-1", "soon", "1.5", "Mon, 05 Jan"] + odd { XCTAssertEqual(retryAfterMs(text, date: date), 0, text) }
         XCTAssertEqual(retryAfterMs("Mon, 05 Jan 2015 10:00:20 GMT", date: nil), 0)
         XCTAssertEqual(retryAfterMs(nil, date: date), 0)
     }

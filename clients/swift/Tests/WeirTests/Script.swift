@@ -99,9 +99,11 @@ extension Reply {
     /// The reply of a step. Throws for one that never comes whole.
     init(_ reply: JSON?) throws {
         guard let reply, reply.fields != nil else { throw URLError(.networkConnectionLost) }
-        let headers = reply["headers"]?.fields ?? [:]
+        let headers = (reply["headers"]?.fields ?? [:]).compactMapValues { lines in
+            lines.text ?? lines.list?.compactMap(\.text).joined(separator: ", ")
+        }
         func json(_ status: Int, _ fields: [String: JSON]) throws -> Reply {
-            Reply(status: status, header: { headers[$0]?.text }, body: try JSON.fields(fields).data)
+            Reply(status: status, header: { headers[$0] }, body: try JSON.fields(fields).data)
         }
         func status(_ fields: JSON?) -> Int { Int(fields?["status"]?.number ?? 0) }
         if let told = reply["waiting"]?.fields {
@@ -116,7 +118,7 @@ extension Reply {
             self = try json(status(reply["problem"]), usual.merging(problem) { $1 })
         } else {
             let raw = reply["raw"]
-            self.init(status: status(raw), header: { headers[$0]?.text }, body: Data((raw?["body"]?.text ?? "").utf8))
+            self.init(status: status(raw), header: { headers[$0] }, body: Data((raw?["body"]?.text ?? "").utf8))
         }
     }
 }

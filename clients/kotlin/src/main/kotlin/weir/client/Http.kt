@@ -32,7 +32,7 @@ internal class JvmHttp : Http {
             .POST(HttpRequest.BodyPublishers.ofString(body)).build()
         val reply = client.sendAsync(request, HttpResponse.BodyHandlers.ofInputStream()).await()
         val text = reply.body().use { stream -> runInterruptible(Dispatchers.IO) { textOf(stream) } }
-        return Reply(reply.statusCode(), { reply.headers().firstValue(it).orElse(null) }, text)
+        return Reply(reply.statusCode(), { linesOf(reply.headers().allValues(it)) }, text)
     }
 }
 
@@ -76,9 +76,16 @@ internal class AndroidHttp : Http {
         val text = stream?.use(::textOf).orEmpty()
         // The JDK takes the end of a broken connection for the end of the reply.
         if (text.toByteArray().size < connection.contentLengthLong) throw IOException("the reply broke off")
-        return Reply(status, connection::getHeaderField, text)
+        return Reply(status, { header(connection, it) }, text)
     }
+
+    /** Of several lines, `getHeaderField` gives one. */
+    private fun header(connection: HttpURLConnection, name: String): String? =
+        linesOf(connection.headerFields.filterKeys { name.equals(it, ignoreCase = true) }.values.flatten())
 }
+
+/** The lines of a header in one, as `fetch` has them: a proxy may have added one. Null if there is none. */
+private fun linesOf(lines: List<String>): String? = if (lines.isEmpty()) null else lines.joinToString(", ")
 
 private fun textOf(stream: InputStream): String {
     val bytes = ByteArray(LONGEST_REPLY + 1)

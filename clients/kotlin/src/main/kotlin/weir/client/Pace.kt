@@ -9,6 +9,7 @@ import java.time.DateTimeException
 import java.time.Duration
 import java.time.ZonedDateTime
 import java.time.format.DateTimeFormatter.RFC_1123_DATE_TIME
+import java.time.format.ResolverStyle
 import kotlin.math.max
 import kotlin.math.min
 
@@ -47,17 +48,27 @@ internal fun untilRetry(problem: Problem, failures: Int, random: () -> Double): 
     return min(LONGEST_PAUSE_MS, max(problem.retryAfterMs * (1 + random() / 4), leastMs))
 }
 
+/** Seconds, or those of several lines. */
+private val SECONDS = Regex("[0-9]+(?:[ \\t]*,[ \\t]*[0-9]+)*")
+
+/** A date of HTTP, as RFC 9110 lets it be sent. */
+private val DATE = Regex("[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT")
+
 /**
- * The milliseconds of a `Retry-After`; 0 if there is none or it cannot be read. Weir sends seconds. A proxy may send a date, which is
- * compared with the reply's own `Date`, because the device's clock may be wrong.
+ * The milliseconds of a `Retry-After`; 0 if there is none or it cannot be read. Weir sends seconds. A proxy may add a line of its own,
+ * which is joined with a comma: the longest counts. A proxy may also send a date, which is compared with the reply's own `Date`, because the
+ * device's clock may be wrong.
  */
 internal fun retryAfterMs(retryAfter: String?, date: String?): Double {
     val text = retryAfter?.trim() ?: return 0.0
-    if (text.isNotEmpty() && text.all { it in '0'..'9' }) return text.toDouble() * 1_000
-    return try {
-        val pause = Duration.between(ZonedDateTime.parse(date ?: "", RFC_1123_DATE_TIME), ZonedDateTime.parse(text, RFC_1123_DATE_TIME))
-        max(0.0, pause.toMillis().toDouble())
-    } catch (_: DateTimeException) {
-        0.0
-    }
+    if (SECONDS.matches(text)) return text.split(",").maxOf { it.trim().toDouble() } * 1_000
+    val pause = Duration.between(timeOf(date.orEmpty()) ?: return 0.0, timeOf(text) ?: return 0.0)
+    return max(0.0, pause.toMillis().toDouble())
+}
+
+/** The time of a date of HTTP, or null. The format of the JDK takes more for one: other zones, and days with one digit. */
+private fun timeOf(text: String): ZonedDateTime? = try {
+    if (DATE.matches(text)) ZonedDateTime.parse(text, RFC_1123_DATE_TIME.withResolverStyle(ResolverStyle.STRICT)) else null
+} catch (_: DateTimeException) {
+    null
 }

@@ -88,7 +88,8 @@ internal class Script(one: Map<*, *>) {
 internal fun replyOf(reply: Any?): Reply? {
     val fields = reply as? Map<*, *> ?: return null
     val headers = fields["headers"] as Map<*, *>? ?: emptyMap<String, String>()
-    fun json(status: Int, value: Any?) = Reply(status, { headers[it] as String? }, writeJson(value))
+    fun header(name: String) = headers[name].let { lines -> (lines as? List<*>)?.joinToString(", ") ?: lines as String? }
+    fun json(status: Int, value: Any?) = Reply(status, ::header, writeJson(value))
     val (waiting, entered, problem) = listOf("waiting", "entered", "problem").map { fields[it] as Map<*, *>? }
     if (waiting != null) {
         val some = mapOf("etaSeconds" to 30.0, "etaRange" to listOf(20.0, 40.0), "stale" to false)
@@ -99,7 +100,7 @@ internal fun replyOf(reply: Any?): Reply? {
         return json((problem["status"] as Double).toInt(), mapOf("type" to "urn:weir:problem:${problem["code"]}", "title" to problem["code"]) + problem)
     }
     val raw = fieldsOf(fields["raw"])
-    return Reply((raw["status"] as Double).toInt(), { headers[it] as String? }, raw["body"] as String)
+    return Reply((raw["status"] as Double).toInt(), ::header, raw["body"] as String)
 }
 
 /** A state in the form of the cases, which is that of the client for JavaScript. */
