@@ -4,7 +4,7 @@
 
 import { periodWithin } from "./pace.js";
 import type { Platform, Storage } from "./platform.js";
-import { REASONS, count, isToken, stockOf, type Reason, type Stock } from "./reply.js";
+import { REASONS, count, isToken, rankOf, stockOf, type Reason, type Stock } from "./reply.js";
 
 /** The longest time that a call of the storage may take, in milliseconds. */
 const SLOWEST_STORAGE_MS = 3_000;
@@ -42,10 +42,10 @@ function figuresOf(figures: Record<string, unknown>): Partial<Kept> {
   const { rank, first, progress, eta, reason, stale, opens_ms, stock, beyond_stock, period_ms } = figures;
   try {
     return {
-      rank: count(rank),
+      rank: rankOf(rank),
       first: count(first ?? 0),
       progress: number(progress ?? 0, 0, 1),
-      eta: Array.isArray(eta) ? [seconds(eta[0]), seconds(eta[1]), seconds(eta[2])] : null,
+      eta: Array.isArray(eta) ? rangeOf(eta) : null,
       reason: [...REASONS, "unsure" as const].find((known) => known === reason) ?? null,
       stale: stale === true,
       opens_ms: count(opens_ms ?? 0),
@@ -63,8 +63,12 @@ function number(value: unknown, least: number, most: number): number {
   throw new RangeError("not a number that was written");
 }
 
-/** A told wait counts down, also below 0. */
-const seconds = (value: unknown): number => number(value, -Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
+/** A told wait counts down, also below 0 and by parts of a second. */
+function rangeOf(eta: unknown[]): [number, number, number] {
+  const [low = NaN, seconds = NaN, high = NaN] = eta.map((value) => number(value, -Number.MAX_SAFE_INTEGER, Number.MAX_SAFE_INTEGER));
+  if (eta.length !== 3 || low > high) throw new RangeError("not a range");
+  return [low, seconds, high];
+}
 
 /** A storage whose calls fail after SLOWEST_STORAGE_MS. After that it is not asked again. */
 export function inTime(storage: Storage, timer: Platform["timer"]): Storage {

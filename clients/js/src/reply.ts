@@ -64,10 +64,14 @@ function text(value: unknown, longest: number): string {
   return value;
 }
 
-export function count(value: unknown): number {
-  if (typeof value !== "number" || !(value >= 0 && value <= Number.MAX_SAFE_INTEGER)) throw new Unreadable("not a count");
-  return value;
+/** A whole number from `least` on. */
+export function count(value: unknown, least = 0): number {
+  if (!Number.isSafeInteger(value) || (value as number) < least) throw new Unreadable("not a count");
+  return value as number;
 }
+
+/** A rank: the first one in the line has 1. */
+export const rankOf = (value: unknown): number => count(value, 1);
 
 export function stockOf(value: unknown): Stock | null {
   if (value === undefined || value === null) return null;
@@ -83,12 +87,12 @@ export function waitingOf(value: unknown): Waiting {
   const range = fields["etaRange"];
   let eta: Waiting["eta"] = null;
   if (Array.isArray(range)) {
-    if (range.length !== 2) throw new Unreadable("not a range");
     eta = [count(range[0]), count(fields["etaSeconds"]), count(range[1])];
+    if (range.length !== 2 || eta[0] > eta[2]) throw new Unreadable("not a range");
   }
   const reason = fields["reason"];
   return {
-    rank: count(fields["rank"]),
+    rank: rankOf(fields["rank"]),
     eta,
     // A reason that this version does not know still explains a longer wait.
     reason: typeof reason !== "string" ? null : REASONS.find((known) => known === reason) ?? "slower",

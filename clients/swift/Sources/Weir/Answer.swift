@@ -34,7 +34,7 @@ struct Estimate: Equatable {
 
 extension Answer: Decodable {
     /// The longest token and the longest pass, in characters.
-    private static let longestToken = 1_024
+    static let longestToken = 1_024
     private static let longestPass = 8_192
 
     private enum CodingKeys: CodingKey { case canEnter, token, pass, waiting }
@@ -62,7 +62,7 @@ extension Told: Decodable {
 
     init(from decoder: any Decoder) throws {
         let fields = try decoder.container(keyedBy: CodingKeys.self)
-        rank = Int(try fields.count(.rank))
+        rank = Int(try fields.count(.rank, from: 1))
         eta = try Self.estimate(fields)
         // A reason that this version does not know still explains a longer wait.
         reason = (try? fields.decode(String.self, forKey: .reason)).map { text in
@@ -78,7 +78,7 @@ extension Told: Decodable {
     private static func estimate(_ fields: KeyedDecodingContainer<CodingKeys>) throws -> Estimate? {
         guard var range = try? fields.nestedUnkeyedContainer(forKey: .etaRange) else { return nil }
         let (low, high) = (try checked(range.decode(Double.self)), try checked(range.decode(Double.self)))
-        if !range.isAtEnd { throw Unreadable(what: "not a range") }
+        if !range.isAtEnd || low > high { throw Unreadable(what: "not a range") }
         return Estimate(low: low, seconds: try fields.count(.etaSeconds), high: high)
     }
 }
@@ -108,17 +108,19 @@ extension Place.Stock: Codable {
 /// The largest whole number that JSON's readers agree on: 2^53 - 1.
 let mostCount = 9_007_199_254_740_991.0
 
-private func checked(_ number: Double) throws -> Double {
-    if !(0...mostCount).contains(number) { throw Unreadable(what: "not a count") }
+/// A whole number from `least` on.
+func checked(_ number: Double, from least: Double = 0) throws -> Double {
+    if !(least...mostCount).contains(number) || number != number.rounded() { throw Unreadable(what: "not a count") }
     return number
 }
 
 extension KeyedDecodingContainer {
-    fileprivate func count(_ key: Key) throws -> Double {
-        try checked(decode(Double.self, forKey: key))
+    /// A rank is from 1: the first one in the line has that.
+    func count(_ key: Key, from least: Double = 0) throws -> Double {
+        try checked(decode(Double.self, forKey: key), from: least)
     }
 
-    fileprivate func text(_ key: Key, longest: Int) throws -> String {
+    func text(_ key: Key, longest: Int) throws -> String {
         let text = try decode(String.self, forKey: key)
         if text.isEmpty || text.utf16.count > longest { throw Unreadable(what: "not a text of the right length") }
         return text

@@ -24,7 +24,9 @@ struct Kept: Codable {
 
     init(from decoder: any Decoder) throws {
         let fields = try decoder.container(keyedBy: CodingKeys.self)
-        token = try fields.decode(String.self, forKey: .token)
+        token = try fields.text(.token, longest: Answer.longestToken)
+        // Weir's are of printable ASCII.
+        if !token.utf8.allSatisfy((UInt8(ascii: "!")...UInt8(ascii: "~")).contains) { throw Unreadable(what: "no token") }
         heardMs = try fields.decode(Double.self, forKey: .heardMs)
         hasEntered = (try? fields.decode(Bool.self, forKey: .hasEntered)) == true
         // Another version may have other figures. The place counts.
@@ -79,22 +81,21 @@ extension Figures: Codable {
     init(from decoder: any Decoder) throws {
         let fields = try decoder.container(keyedBy: CodingKeys.self)
         // Whoever can write into the storage may have written anything.
-        func number(_ key: CodingKeys, within range: ClosedRange<Double>) throws -> Double? {
-            guard let found = try fields.decodeIfPresent(Double.self, forKey: key) else { return nil }
-            guard range.contains(found) else { throw Unreadable(what: "not a number that was written") }
-            return found
-        }
-        guard let told = try number(.rank, within: 0...mostCount) else { throw Unreadable(what: "no rank") }
+        let told = try fields.count(.rank, from: 1)
         rank = Int(told)
-        first = Int(try number(.first, within: 0...mostCount) ?? told)
-        progress = try number(.progress, within: 0...1) ?? 0
-        // A told wait counts down, also below 0.
-        let range = try fields.decodeIfPresent([Double].self, forKey: .eta)
-        guard range?.allSatisfy({ (-mostCount...mostCount).contains($0) }) != false else { throw Unreadable(what: "not a wait") }
-        eta = range.flatMap { $0.count == 3 ? Estimate(low: $0[0], seconds: $0[1], high: $0[2]) : nil }
+        first = Int(try fields.decodeIfPresent(Double.self, forKey: .first).map { try checked($0) } ?? told)
+        progress = try fields.decodeIfPresent(Double.self, forKey: .progress) ?? 0
+        guard (0...1).contains(progress) else { throw Unreadable(what: "not a share") }
+        eta = try fields.decodeIfPresent([Double].self, forKey: .eta).map { range in
+            // A told wait counts down, also below 0 and by parts of a second.
+            guard range.count == 3, range.allSatisfy((-mostCount...mostCount).contains), range[0] <= range[2] else {
+                throw Unreadable(what: "not a range")
+            }
+            return Estimate(low: range[0], seconds: range[1], high: range[2])
+        }
         reason = try fields.decodeIfPresent(String.self, forKey: .reason).flatMap(Place.Reason.init(rawValue:))
         isStale = try fields.decodeIfPresent(Bool.self, forKey: .isStale) ?? false
-        opensMs = try number(.opensMs, within: 0...mostCount) ?? 0
+        opensMs = try fields.decodeIfPresent(Double.self, forKey: .opensMs).map { try checked($0) } ?? 0
         stock = try fields.decodeIfPresent(Place.Stock.self, forKey: .stock)
         isBeyondStock = try fields.decodeIfPresent(Bool.self, forKey: .isBeyondStock) ?? false
     }

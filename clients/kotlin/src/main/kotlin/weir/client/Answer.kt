@@ -5,6 +5,8 @@
 
 package weir.client
 
+import kotlin.math.floor
+
 /** The longest token and the longest pass, in characters. */
 internal const val LONGEST_TOKEN = 1_024
 private const val LONGEST_PASS = 8_192
@@ -76,10 +78,12 @@ internal fun answerOf(body: String): Answer {
 private fun waitsOf(token: String, fields: Map<*, *>): Waits {
     val range = fields["etaRange"] as? List<*>
     if (range != null && range.size != 2) throw Unreadable("not a range")
+    val eta = range?.let { Range(countOf(it[0]), countOf(fields["etaSeconds"]), countOf(it[1])) }
+    if (eta != null && eta.low > eta.high) throw Unreadable("not a range")
     return Waits(
         token = token,
-        rank = countOf(fields["rank"]).toLong(),
-        eta = range?.let { Range(countOf(it[0]), countOf(fields["etaSeconds"]), countOf(it[1])) },
+        rank = rankOf(fields["rank"]),
+        eta = eta,
         reason = (fields["reason"] as? String)?.let(Reason::of),
         isStale = fields["stale"] == true,
         periodMs = periodWithin(countOf(fields["pollingPeriod"])),
@@ -104,4 +108,9 @@ internal fun fieldsOf(value: Any?): Map<*, *> = value as? Map<*, *> ?: throw Unr
 internal fun textOf(value: Any?, longest: Int): String =
     (value as? String)?.takeIf { it.isNotEmpty() && it.length <= longest } ?: throw Unreadable("not a text of the right length")
 
-internal fun countOf(value: Any?): Double = (value as? Double)?.takeIf { it in 0.0..MOST } ?: throw Unreadable("not a count")
+/** A whole number from `least` on. */
+internal fun countOf(value: Any?, least: Double = 0.0): Double =
+    (value as? Double)?.takeIf { it in least..MOST && it == floor(it) } ?: throw Unreadable("not a count")
+
+/** A rank: the first one in the line has 1. */
+internal fun rankOf(value: Any?): Long = countOf(value, least = 1.0).toLong()

@@ -58,6 +58,8 @@ internal class Kept(val token: String, val heardMs: Double, val figures: Figures
         fun read(text: String): Kept {
             val fields = fieldsOf(readJson(text))
             val token = textOf(fields["token"], LONGEST_TOKEN)
+            // Weir's are of printable ASCII.
+            if (token.any { it !in '!'..'~' }) throw Unreadable("no token")
             val heardMs = fields["heard"] as? Double ?: throw Unreadable("no time")
             return Kept(token, heardMs, Figures.of(fields), fields["entered"] == true)
         }
@@ -98,15 +100,15 @@ internal data class Figures(
     companion object {
         /** The figures of a place, or null if one of them is missing or damaged. The place counts. */
         fun of(fields: Map<*, *>): Figures? = try {
-            val rank = countOf(fields["rank"]).toLong()
+            val rank = rankOf(fields["rank"])
             Figures(
                 rank = rank,
-                first = fields["first"]?.let(::countOf)?.toLong() ?: rank,
+                first = fields["first"]?.let { countOf(it) }?.toLong() ?: rank,
                 progress = fields["progress"]?.let(::shareOf) ?: 0.0,
                 eta = (fields["eta"] as? List<*>)?.let(::rangeOf),
                 reason = (fields["reason"] as? String)?.let { text -> Reason.entries.find { it.name.lowercase() == text } },
                 isStale = fields["stale"] == true,
-                opensMs = fields["opens_ms"]?.let(::countOf) ?: 0.0,
+                opensMs = fields["opens_ms"]?.let { countOf(it) } ?: 0.0,
                 stock = stockOf(fields["stock"]),
                 isBeyondStock = fields["beyond_stock"] == true,
             )
@@ -114,12 +116,12 @@ internal data class Figures(
             null
         }
 
-        private fun shareOf(value: Any?): Double = countOf(value).also { if (it > 1) throw Unreadable("more than all") }
+        private fun shareOf(value: Any): Double = (value as? Double)?.takeIf { it in 0.0..1.0 } ?: throw Unreadable("not a share")
 
-        /** A told wait counts down, also below 0. */
+        /** A told wait counts down, also below 0 and by parts of a second. */
         private fun rangeOf(eta: List<*>): Range {
             val numbers = eta.map { (it as? Double)?.takeIf { number -> number in -MOST..MOST } ?: throw Unreadable("not a wait") }
-            if (numbers.size != 3) throw Unreadable("not a range")
+            if (numbers.size != 3 || numbers[0] > numbers[2]) throw Unreadable("not a range")
             return Range(numbers[0], numbers[1], numbers[2])
         }
     }
