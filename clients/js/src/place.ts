@@ -8,6 +8,7 @@
 // The device's clock decides only how old stored figures are, and to ask sooner.
 
 import { inTime, keptOf, type Kept } from "./kept.js";
+import { isKey } from "./key.js";
 import { REOPEN_MS, SLOWEST_MS, reopenWithin, untilOwnPoll, untilPoll, untilReopen, untilRetry } from "./pace.js";
 import type { Platform, Reply, Request, Signal, Storage } from "./platform.js";
 import { Problem, problemOf, problemOfReply, type Trouble } from "./problem.js";
@@ -365,7 +366,8 @@ export class Place {
       key = this.#platform.key();
       const [kept, at] = ((await this.#storage?.get(this.#key + KEY)) ?? "").split(" ");
       const ageMs = now - Number(at);
-      if (kept && kept !== this.#goneKey && ageMs >= -KEY_AHEAD_MS && ageMs < KEY_MS) [key, this.#isKeySent] = [kept, true];
+      const isRecent = ageMs >= -KEY_AHEAD_MS && ageMs < KEY_MS;
+      if (kept && isKey(kept) && kept !== this.#goneKey && isRecent) [key, this.#isKeySent] = [kept, true];
       else if (key) await this.#storage?.set(this.#key + KEY, `${key} ${now}`);
     } catch {
       // Without storage, the key lasts as long as the page. Without good randomness, there is none.
@@ -603,6 +605,8 @@ export class Place {
     const trouble = (retryMs: number): Trouble => ({ code, title, detail, action, retryMs, page });
     if (action !== "retry") {
       this.#end();
+      // No place was taken, so the next start asks with another key.
+      if (!this.#kept) this.#write(() => {});
       this.#show({ kind: "ended", trouble: trouble(0) });
       return 0;
     }

@@ -11,6 +11,8 @@ import { World, settle } from "./world.mjs";
 const { wait, node } = await built("index");
 
 const SEEDS = 25;
+/// The place in the storage.
+const PLACE = "weir https://weir.test/ Z";
 const DAY_MS = 86_400_000;
 /// After a case, a client that is at an end asks nothing for this long.
 const QUIET_MS = 3_600_000;
@@ -27,7 +29,8 @@ async function virtually(one, seed) {
     return step.reply;
   }, { seed });
   const platform = world.platform();
-  if (one.kept) world.stored.set("weir https://weir.test/ Z", kept(one.kept, platform.deviceMs()));
+  if (one.kept) world.stored.set(PLACE, kept(one.kept, platform.deviceMs()));
+  if (one.key) world.stored.set(`${PLACE} key`, `${one.key.text} ${platform.deviceMs() - one.key.age_ms}`);
   const states = [];
   place = wait({ server: "https://weir.test", zone: "Z", platform });
   place.subscribe((state) => states.push(state));
@@ -45,7 +48,9 @@ async function virtually(one, seed) {
   }
   await world.run(QUIET_MS);
   place.stop();
-  return script.judge(states, one.states);
+  const faults = script.judge(states, one.states);
+  if (states.at(-1).kind !== "joining" && world.stored.has(`${PLACE} key`)) faults.push("it left its key in the storage");
+  return faults;
 }
 
 for (const one of CASES) {

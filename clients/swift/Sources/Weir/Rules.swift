@@ -42,6 +42,11 @@ enum Order {
     case show(Place.State)
 }
 
+/// Whether Weir takes a text as a key. Whoever can write into the storage may have written anything.
+private func isKey(_ text: Substring) -> Bool {
+    (22...64).contains(text.utf8.count) && text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || $0 == "_" || $0 == "-") }
+}
+
 struct Rules {
     /// What a call is for.
     private enum Purpose: Equatable {
@@ -274,7 +279,7 @@ struct Rules {
         let found = (try? platform.storage?.text(for: key + joinKeySuffix))?.split(separator: " ") ?? []
         let made: String
         let isRecent = found.count == 2 && Double(found[1]).map { (-joinKeyAheadMs..<joinKeyMs).contains(nowMs - $0) } == true
-        isKeySent = isRecent && String(found[0]) != goneKey
+        isKeySent = isRecent && isKey(found[0]) && String(found[0]) != goneKey
         isJoinLost = false
         if isKeySent {
             made = String(found[0])
@@ -374,7 +379,11 @@ struct Rules {
             keep(nil)
             return sleep(0)
         }
-        if problem.action != .retry { return show(.ended(problem.trouble(retryMs: 0))) }
+        if problem.action != .retry {
+            // No place was taken, so the next start asks with another key.
+            if kept == nil { dropJoinKey() }
+            return show(.ended(problem.trouble(retryMs: 0)))
+        }
         let retryMs = untilRetry(problem, failures: failures, random: platform.random)
         failures += 1
         isKeySent = true
@@ -404,9 +413,8 @@ struct Rules {
 
     /// At once, because the system may end the app.
     private mutating func keep(_ place: Kept?) {
-        let hadKey = joinKey != nil
         let text = place?.text
-        (kept, isOld, joinKey) = (place, false, nil)
+        (kept, isOld) = (place, false)
         // The text of a place that is over stays known: a storage that does not remove it brings the place back to nobody.
         if let text { stored = text }
         do {
@@ -417,7 +425,13 @@ struct Rules {
             if place?.hasEntered == true { try? platform.storage?.set(nil, for: key) }
         }
         // Also where there is no room for the place: with the key, each start would get its pass as a new one.
-        guard hadKey else { return }
+        dropJoinKey()
+    }
+
+    /// No place is being taken any more.
+    private mutating func dropJoinKey() {
+        if joinKey == nil { return }
+        joinKey = nil
         do { try platform.storage?.set(nil, for: key + joinKeySuffix) } catch { isStorageLost = true }
     }
 }

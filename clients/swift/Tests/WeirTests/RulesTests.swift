@@ -16,7 +16,7 @@ private struct Stubborn: Storage {
 private struct StubbornKey: Storage {
     let ms: Double
 
-    func text(for key: String) -> String? { key.hasSuffix(" key") ? "key-of-a-lost-reply \(ms)" : nil }
+    func text(for key: String) -> String? { key.hasSuffix(" key") ? "the-key-of-a-lost-reply \(ms)" : nil }
 
     func set(_ text: String?, for key: String) {}
 }
@@ -116,12 +116,12 @@ final class RulesTests: XCTestCase {
         let gone = Reply(status: 410, header: { _ in nil }, body: Data(#"{"type":"urn:weir:problem:gone","code":"gone"}"#.utf8))
         rules.ask()
         let first = try call(&rules)
-        XCTAssertEqual(first.body.idempotencyKey, "key-of-a-lost-reply")
+        XCTAssertEqual(first.body.idempotencyKey, "the-key-of-a-lost-reply")
         rules.answered(first.number, .success(gone))
         let pauses = rules.takeOrders().compactMap { order -> Int? in if case .wake(let number, _) = order { number } else { nil } }
         rules.woke(try XCTUnwrap(pauses.first))
         let second = try call(&rules)
-        XCTAssertNotEqual(second.body.idempotencyKey, "key-of-a-lost-reply")
+        XCTAssertNotEqual(second.body.idempotencyKey, "the-key-of-a-lost-reply")
         rules.answered(second.number, .success(gone))
         guard case .ended(let trouble) = rules.state else { return XCTFail("\(rules.state)") }
         XCTAssertEqual(trouble.action, .newPlace)

@@ -78,16 +78,21 @@ struct World {
     private var orders: [Order] = []
     private var timers: [Int: Double] = [:]
     private var states: [JSON] = []
+    private let storage = Texts()
+    /// The place in the storage.
+    private let place = "weir https://weir.test/ Z"
 
     init(_ one: JSON, seed: UInt64) throws {
         self.one = one
         clocks = Clocks(seed: seed)
         script = Script(one)
-        let storage = Texts()
         if case .fields(var kept)? = one["kept"] {
             let ageMs = kept.removeValue(forKey: "age_ms")?.number ?? 0
             kept["heard"] = .number(clocks.deviceMs - ageMs)
-            storage.set("\(JSON.fields(kept))", for: "weir https://weir.test/ Z")
+            storage.set("\(JSON.fields(kept))", for: place)
+        }
+        if let key = one["key"], let text = key["text"]?.text, let ageMs = key["age_ms"]?.number {
+            storage.set("\(text) \(clocks.deviceMs - ageMs)", for: "\(place) key")
         }
         rules = Rules(platform: clocks.platform(storage), server: "https://weir.test/", zone: "Z")
     }
@@ -102,7 +107,9 @@ struct World {
             clocks.nowMs = max(clocks.nowMs, atMs)
             try happen { $0.woke(number) }
         }
-        return script.judge(states, one["states"]?.list ?? [])
+        let faults = script.judge(states, one["states"]?.list ?? [])
+        let leftKey = storage.text(for: "\(place) key") != nil && states.last?["kind"] != .text("joining")
+        return leftKey ? faults + ["it left its key in the storage"] : faults
     }
 
     private mutating func happen(_ what: (inout Rules) -> Void) throws {

@@ -38,6 +38,9 @@ private const val JOIN_KEY_MS = 100_000.0
 /** A key may be from this far in the future: the device's clock was put right meanwhile. */
 private const val JOIN_KEY_AHEAD_MS = 10_000.0
 
+/** A key that Weir takes. Whoever can write into the storage may have written anything. */
+private val A_JOIN_KEY = Regex("[A-Za-z0-9_-]{22,64}")
+
 /** The status of a reply to `leave`. */
 private const val NO_CONTENT = 204
 
@@ -322,7 +325,8 @@ public class Place internal constructor(
         try {
             writing?.join()
             val (stored, at) = storage?.get(key + JOIN_KEY).orEmpty().split(" ").let { it.first() to it.last().toDoubleOrNull() }
-            if (at != null && stored.isNotEmpty() && stored != goneKey && nowMs - at in -JOIN_KEY_AHEAD_MS..JOIN_KEY_MS) {
+            val isRecent = at != null && nowMs - at in -JOIN_KEY_AHEAD_MS..JOIN_KEY_MS
+            if (A_JOIN_KEY.matches(stored) && stored != goneKey && isRecent) {
                 made = stored
                 isKeySent = true
             } else {
@@ -436,6 +440,8 @@ public class Place internal constructor(
         }
         if (problem.action != Action.RETRY) {
             run.isOver = true
+            // No place was taken, so the next start asks with another key.
+            if (kept == null) write {}
             show(State.Ended(problem.trouble(0)))
             return 0.0
         }

@@ -19,6 +19,9 @@ import org.junit.jupiter.api.TestFactory
 
 private const val SEEDS = 25
 
+/** The place in the storage. */
+private const val PLACE = "weir https://weir.test/ Z"
+
 /** Texts by key, in memory. */
 internal class Texts : Storage {
     val all = mutableMapOf<String, String>()
@@ -83,7 +86,8 @@ class ConformanceTest {
             }
         }
         val storage = Texts()
-        (one["kept"] as Map<*, *>?)?.let { storage.all["weir https://weir.test/ Z"] = keptOf(it, deviceOffsetMs) }
+        (one["kept"] as Map<*, *>?)?.let { storage.all[PLACE] = keptOf(it, deviceOffsetMs) }
+        (one["key"] as Map<*, *>?)?.let { storage.all["$PLACE key"] = "${it["text"]} ${deviceOffsetMs - it["age_ms"] as Double}" }
         val platform = Platform(
             http = http,
             storage = storage,
@@ -95,6 +99,7 @@ class ConformanceTest {
         place = begin("https://weir.test", "Z", platform, states::add)
         // To the end: then the client waits for nothing more.
         world.testScheduler.advanceUntilIdle()
-        return script.judge(states.map(::formOf), one["states"] as List<*>)
+        val leftKey = "$PLACE key" in storage.all && states.last() !is State.Joining
+        return script.judge(states.map(::formOf), one["states"] as List<*>) + listOf("it left its key in the storage").filter { leftKey }
     }
 }

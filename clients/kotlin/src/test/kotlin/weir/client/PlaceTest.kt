@@ -225,7 +225,7 @@ class PlaceTest {
     @Test
     fun aKeyWhosePlaceEndedUnseenIsSentNoMoreAlsoIfTheStorageDoesNotLetItGo() = runTest {
         val stubborn = object : Storage {
-            override suspend fun get(key: String) = if (key.endsWith(" key")) "key-of-a-lost-reply 0" else null
+            override suspend fun get(key: String) = if (key.endsWith(" key")) "the-key-of-a-lost-reply 0" else null
 
             override suspend fun set(key: String, value: String?) {}
         }
@@ -237,7 +237,7 @@ class PlaceTest {
         })
         val end = runCatching { withTimeout(60_000) { place.entry() } }.exceptionOrNull() as NoEntry
         assertEquals(Action.NEW_PLACE, end.state?.trouble?.action)
-        assertEquals(listOf(true, false), bodies.map { it.contains("key-of-a-lost-reply") })
+        assertEquals(listOf(true, false), bodies.map { it.contains("the-key-of-a-lost-reply") })
     }
 
     @Test
