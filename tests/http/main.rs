@@ -213,6 +213,7 @@ fn together() -> Vec<Trial> {
         doctor::wrong_clocks_are_found,
         doctor::a_store_that_does_not_work_is_a_problem,
         restart::a_rolling_restart_loses_nobody,
+        restart::a_server_that_starts_on_an_emptied_store_sends_no_newcomer_away,
         origins::a_foreign_page_takes_and_leaves_no_place,
         life::token_in_wait_resumes,
         life::entry_is_idempotent,

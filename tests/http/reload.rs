@@ -149,4 +149,11 @@ pub(crate) fn what_operators_changed_wins_until_the_file_is_edited() {
     reload(&weir, &of_file);
     eventually("it was read again", || weir.log().contains("read again").then_some(()));
     assert_eq!(refused(&weir, "A"), 200, "a dropped change does not come back");
+    // A start says as much as a signal.
+    let setup = weir.stop();
+    fs::write(setup.data().join("zones.json"), kept.to_string()).expect("written");
+    setup.write_config(&of_file.replace("id = \"A\"\n", "id = \"A\"\nsub_windows = 6\n"));
+    let weir = setup.start();
+    weir.logs("the configuration file was edited after an operator changed the zone: the file counts");
+    weir.logs("the configuration file ends what an operator set up: mode closed");
 }

@@ -1,6 +1,8 @@
 //! A rolling restart, as the runbook describes it: one server after another is drained, stopped, started, and ready before the
 //! next one is.
 
+use rustix::process::Signal;
+
 use crate::{
     admin::weir,
     app::{Answer, body},
@@ -116,4 +118,36 @@ pub(crate) fn a_rolling_restart_loses_nobody() {
         let server = &servers[at % 3];
         eventually("everybody enters, in order", || person.ask(server).can_enter.then_some(()));
     }
+}
+
+/// The store is emptied while one server stands still, and another one starts, which defines its own zone anew. It cannot know of the zone
+/// that an operator had made. To newcomers it says that the store is away: an unknown zone would send them away for good.
+pub(crate) fn a_server_that_starts_on_an_emptied_store_sends_no_newcomer_away() {
+    let redis = Standalone::start();
+    let keys = KeyFiles::old();
+    let config = format!("store = {:?}\n{}{}", redis.url(), keys.named("key_file"), zone("OWN", 600, ""));
+    let mut knows = Setup::new(&config).start();
+    let (code, _, complaint) = weir(&["zones", "create", "MADE", "mode=hold"], Some(&knows));
+    assert_eq!(code, Some(0), "{complaint}");
+    let joins = |server: &Weir| {
+        let reply = server.post("/traffic/wait", &body("MADE", None));
+        if reply.status == 200 { "200".to_owned() } else { reply.problem() }
+    };
+    assert_eq!(joins(&knows), "200");
+    knows.freeze();
+    redis.command(&["FLUSHALL"]);
+    let starts = Setup::new(&config).start();
+    eventually("it serves its own zone", || {
+        (starts.post("/traffic/wait", &body("OWN", None)).status == 200).then_some(())
+    });
+    assert_eq!(joins(&starts), "store_away");
+    assert_eq!(starts.get("/wait/MADE").status, 200, "the page waits, too");
+    knows.signal(Signal::CONT);
+    eventually("the zone is back", || match joins(&starts).as_str() {
+        "200" => Some(()),
+        "store_away" => None,
+        other => panic!("{other}"),
+    });
+    knows.signal(Signal::TERM);
+    assert!(knows.wait_for_end().success());
 }

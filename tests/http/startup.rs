@@ -124,10 +124,12 @@ pub(crate) fn check_config_and_version() {
         "{complaint}"
     );
     // An empty variable is a deployment's mistake, and no setting.
-    for name in ["WEIR_REDIS_PASSWORD", "WEIR_PASS_ISSUER", "WEIR_STORE"] {
+    let texts = ["WEIR_REDIS_PASSWORD", "WEIR_PASS_ISSUER", "WEIR_STORE"].map(|name| (name, ""));
+    let lists = [("WEIR_TRUSTED_PROXIES", ""), ("WEIR_DRAW_DRAND", " , "), ("WEIR_CORS_ORIGINS", ",")];
+    for (name, value) in texts.into_iter().chain(lists) {
         let mut command = Command::new(binary());
         without_variables(&mut command).args(["check-config"]).arg(setup.config_path());
-        let (code, _, complaint) = run(command.env(name, ""));
+        let (code, _, complaint) = run(command.env(name, value));
         let told = format!("{name}: is empty; set it, or take it away");
         assert!(code == Some(64) && complaint.contains(&told), "{complaint}");
     }

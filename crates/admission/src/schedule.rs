@@ -418,6 +418,26 @@ impl Schedule {
         begun.map(text).collect()
     }
 
+    /// The events that are new or other ones beside `before`, and that are over at `unix_s` (seconds since 1970): one text for each.
+    #[must_use]
+    pub fn past_events(&self, before: &Self, unix_s: u64) -> Vec<String> {
+        let is_new = |event: &&Event| before.get(event.id.as_str()) != Some(event);
+        let past = self.0.iter().filter(is_new).filter(|event| event.stage(unix_s) == Stage::Over);
+        let text = |event: &Event| {
+            let Event { id, ends, after, .. } = event;
+            let applies = match self.phase(unix_s) {
+                Phase::After(last) if last.id == *id => {
+                    format!(", and after = {} applies from now on", after.word())
+                }
+                _ => String::new(),
+            };
+            format!(
+                "event {id}: it ended at {ends}, so it does not take place{applies}; look at the year, or take it away"
+            )
+        };
+        past.map(text).collect()
+    }
+
     /// What is different in `new`, one text for each event.
     #[must_use]
     pub fn changes(&self, new: &Self) -> Vec<String> {
@@ -948,6 +968,13 @@ pub(crate) mod tests {
         let earlier = Event { begins: moment("2026-12-01T08:45[Europe/Berlin]"), ..event };
         assert_ne!(said(&schedule(vec![earlier]), begun_s), "", "it was moved");
         assert!(arrival.begun_draws(&none, begun_s).is_empty(), "it has no draw");
+        let past = |before: &Schedule, unix_s| new.past_events(before, unix_s).join("; ");
+        assert!(
+            past(&none, over_s).starts_with("event sale: it ended at 2026-12-01T"),
+            "{}",
+            past(&none, over_s)
+        );
+        assert_eq!([past(&none, over_s - 1), past(&new, over_s)], ["", ""], "it lasts, or is no news");
     }
 
     #[test]

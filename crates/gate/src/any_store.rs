@@ -9,7 +9,7 @@ use admission::{
     Ticket, ZoneId,
 };
 use store::{
-    Defined, Embedded, EmbeddedLine, Expected, JoinedOnce, LeftVisits, Line, RegisterContents,
+    Defined, Embedded, EmbeddedLine, Expected, JoinedOnce, LeftVisits, Line, MayKeep, RegisterContents,
     RememberedEntry, RoutesDefined, Store, StoreError,
     minutes::{KeptMinute, OfferedMinute},
     redis::Redis,
@@ -56,7 +56,7 @@ impl Store for AnyStore {
         chosen!(self.define_routes(expected, new))
     }
 
-    async fn may_keep(&self, zone: &str) -> bool {
+    async fn may_keep(&self, zone: &str) -> MayKeep {
         chosen!(self.may_keep(zone))
     }
 

@@ -22,14 +22,18 @@ use admission::{
 };
 use cache::{Cache, LoadError, Settings};
 use store::{
-    Defined, Expected, JoinedOnce, LeftVisits, Line, RegisterContents, RememberedEntry, RoutesDefined, Store,
-    StoreError,
+    Defined, Expected, JoinedOnce, LeftVisits, Line, MayKeep, RegisterContents, RememberedEntry,
+    RoutesDefined, Store, StoreError,
     minutes::{KeptMinute, OfferedMinute},
 };
 use tokio::{sync::SetOnce, time::timeout};
 
 /// How long the list of a cell's zones is reused. Callers learn of a change at most this much later.
 const LIFE: Duration = Duration::from_millis(150);
+
+/// A store that got its first zone less than this time ago, in milliseconds, may have lost what it had: as long as a server takes zones for
+/// lost after its start.
+const YOUNG_MS: u64 = 60_000;
 
 /// How long a cell may take to list its zones. The store's own timeouts are shorter.
 const LIST_TIMEOUT: Duration = Duration::from_secs(6);
@@ -237,12 +241,13 @@ impl<S: Store> Store for Cells<S> {
     /// The zones of the cells that answer; an error if none answers.
     async fn zones(&self) -> Result<Option<RegisterContents>> {
         let (mut zones, mut routes, mut is_new, mut silent) = (Vec::new(), None, true, Vec::new());
-        let mut unix_ms = 0;
+        let (mut unix_ms, mut began_ms) = (0, 0);
         for (at, cell) in self.cells.iter().enumerate() {
             match cell.zones().await {
                 Ok(of_cell) => {
                     is_new &= of_cell.is_new;
                     unix_ms = unix_ms.max(of_cell.unix_ms);
+                    began_ms = began_ms.max(of_cell.began_ms);
                     if self.place_of_routes() == Some(at) {
                         routes.clone_from(&of_cell.routes);
                     }
@@ -255,7 +260,7 @@ impl<S: Store> Store for Cells<S> {
             Some(error) if silent.len() + 1 == self.cells.len() => Err(error),
             _ => {
                 zones.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-                Ok(Some(RegisterContents { zones, routes, is_new, unix_ms }))
+                Ok(Some(RegisterContents { zones, routes, is_new, unix_ms, began_ms }))
             }
         }
     }
@@ -283,15 +288,18 @@ impl<S: Store> Store for Cells<S> {
         cell.store()?.define_routes(expected, new).await.map_err(|error| cell.named(error))
     }
 
-    async fn may_keep(&self, zone: &str) -> bool {
-        let Some(at) = self.place_of(zone) else { return false };
+    async fn may_keep(&self, zone: &str) -> MayKeep {
+        let Some(at) = self.place_of(zone) else { return MayKeep::No };
         let cell = &self.cells[at];
         if !cell.has_answered() {
-            return true;
+            return MayKeep::Yes;
         }
-        cell.zones()
-            .await
-            .map_or(true, |kept| kept.zones.binary_search_by(|(kept, _)| kept.as_str().cmp(zone)).is_ok())
+        let Ok(kept) = cell.zones().await else { return MayKeep::Yes };
+        if kept.zones.binary_search_by(|(kept, _)| kept.as_str().cmp(zone)).is_ok() {
+            return MayKeep::Yes;
+        }
+        let is_young = kept.began_ms > 0 && kept.unix_ms < kept.began_ms + YOUNG_MS;
+        if kept.is_new || is_young { MayKeep::Lost } else { MayKeep::No }
     }
 
     fn line(self: &Arc<Self>, zone: &ZoneId) -> CellLine<S> {

@@ -27,7 +27,7 @@ use admission::{
 };
 use arc_swap::ArcSwap;
 use events::{Bus, Refused};
-use store::Store;
+use store::{MayKeep, Store};
 use tokio::{
     sync::{Mutex, watch},
     time::Instant,
@@ -51,8 +51,8 @@ const OPEN_AFTER: Duration = Duration::from_secs(15);
 /// How long operators wait for newer figures.
 const LOOK_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long after its start a server takes a zone that it does not know for lost if a token proves that there was one. The
-/// other servers write it back within a second, or when they run again.
+/// How long after its start a server takes a zone that it does not know for lost, if a token proves that there was one, or the store may have
+/// lost all. The other servers write it back within a second, or when they run again.
 const LOST_ZONE_GRACE: Duration = Duration::from_secs(60);
 
 type Rooms<L> = HashMap<ZoneId, Arc<Room<L>>>;
@@ -410,9 +410,21 @@ impl<S: Store> Gate<S> {
         self.rooms.load().get(zone).map(|room| room.policy())
     }
 
-    /// Whether the store may keep a zone that is not served here (yet).
+    /// Whether the store may keep a zone that is not served here (yet), or has lost it: a server that has just started cannot tell, and the
+    /// others write it back.
     pub async fn may_keep(&self, zone: &str) -> bool {
-        self.shared.store.may_keep(zone).await
+        match self.shared.store.may_keep(zone).await {
+            MayKeep::Yes => true,
+            MayKeep::No => false,
+            MayKeep::Lost => {
+                self.is_too_new() && !self.removed().iter().any(|removed| removed.as_str() == zone)
+            }
+        }
+    }
+
+    /// Whether this server cannot know what the store had before.
+    fn is_too_new(&self) -> bool {
+        self.started_at.elapsed() < LOST_ZONE_GRACE
     }
 
     async fn room(&self, zone: &str, token: Option<&[u8]>) -> Result<Arc<Room<S::Line>>, Refusal> {
@@ -421,8 +433,7 @@ impl<S: Store> Gate<S> {
         }
         // Another server may have defined it a moment ago. This server will serve it too. Or the store lost it, and this
         // server is too new to know: then the token proves that there was such a zone, and other servers will say so.
-        let is_lost = token
-            .is_some_and(|token| self.started_at.elapsed() < LOST_ZONE_GRACE && self.proves(zone, token));
+        let is_lost = token.is_some_and(|token| self.is_too_new() && self.proves(zone, token));
         let refusal = match is_lost || self.may_keep(zone).await {
             true => Refusal::StoreAway { retry_after_s: 3 },
             false => Refusal::UnknownZone,

@@ -40,6 +40,6 @@ pub use journal::{
     Batch, DiskJournal, DrawKey, Journal, JournalError, Loaded, MINUTES_MAX, MemoryJournal, MinuteKey,
 };
 pub use port::{
-    Defined, Expected, JoinedOnce, LeftVisits, Line, RegisterContents, RememberedEntry, RoutesDefined, Store,
-    StoreError,
+    Defined, Expected, JoinedOnce, LeftVisits, Line, MayKeep, RegisterContents, RememberedEntry,
+    RoutesDefined, Store, StoreError,
 };

@@ -52,6 +52,19 @@ pub struct RegisterContents {
     /// The time by the store's clock when the zones were so, in milliseconds since 1970: it says where they are in their schedules, and which
     /// draws nobody can move any more.
     pub unix_ms: u64,
+    /// When the store got its first zone, in milliseconds since 1970, by its clock; 0 if it has none, or does not know.
+    pub began_ms: u64,
+}
+
+/// Whether a store has a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MayKeep {
+    /// It has, or cannot say.
+    Yes,
+    /// It has none of this name.
+    No,
+    /// It has none of this name, and had no zone at all a minute ago: it may have lost what it kept.
+    Lost,
 }
 
 impl PartialEq for RegisterContents {
@@ -152,10 +165,9 @@ pub trait Store: Send + Sync + 'static {
         std::future::ready(Err(keeps_no_zones()))
     }
 
-    /// Whether the store may have a zone of this name. If the store can't say, the answer is true. The answer may be a moment
-    /// old. Cheap: many callers may ask.
-    fn may_keep(&self, _zone: &str) -> impl Future<Output = bool> + Send {
-        std::future::ready(false)
+    /// Whether the store may have a zone of this name. The answer may be a moment old. Cheap: many callers may ask.
+    fn may_keep(&self, _zone: &str) -> impl Future<Output = MayKeep> + Send {
+        std::future::ready(MayKeep::No)
     }
 
     /// The line of a zone, for the calls about it. This asks nothing: the zone is still to be opened or put. All lines of one zone share

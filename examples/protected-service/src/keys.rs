@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::{
-    Request, Uri,
+    Request, StatusCode, Uri,
     header::{CACHE_CONTROL, HOST},
 };
 use hyper_util::rt::TokioIo;
@@ -121,7 +121,7 @@ impl Keys {
         let request =
             Request::get(self.at.path()).header(HOST, authority.as_str()).header(CACHE_CONTROL, "no-cache");
         let response = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
-        if !response.status().is_success() {
+        if response.status() != StatusCode::OK {
             bail!("Weir answers {}", response.status());
         }
         let body = Limited::new(response.into_body(), MAX_BODY).collect().await;

@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc};
 use admission::{Definition, Schedule, ScheduleFault, ZoneId};
 use store::{Defined, Expected, RegisterContents, Store, StoreError};
 
-use super::sentence;
+use super::{ZONES_MAX, sentence};
 use crate::{
     cells::Cells,
     held_draw::{event_of_held_draw, is_of_a_held_draw},
@@ -36,6 +36,8 @@ pub enum ZoneApplied {
     Frozen(ScheduleFault),
     /// The store has a hold or events that the file would end: these. Nothing was changed.
     Ended(Vec<String>),
+    /// The stores have as many zones as there may be. Nothing was changed.
+    TooMany,
     /// An event by lot of the file has the name of one that had a draw. Nothing was changed.
     HeldDraw(ZoneId),
     /// The store did not say what it has, or others changed the zone again and again. Nothing was changed.
@@ -71,10 +73,14 @@ pub async fn apply<S: Store>(
     mut tell: impl AsyncFnMut(usize, &ZoneId, &Definition),
 ) -> Applied {
     let mut applied = Applied { zones: Vec::new(), others: 0, uncounted: Vec::new() };
-    for (at, cell) in cells.all().iter().enumerate() {
+    let mut found = Vec::new();
+    for cell in cells.all() {
+        found.push(cell.ask().await);
+    }
+    let mut count: usize = found.iter().flatten().map(|kept| kept.zones.len()).sum();
+    for (at, (cell, kept)) in cells.all().iter().zip(found).enumerate() {
         let of_cell: Vec<_> =
             wanted.iter().filter(|(zone, _)| cells.place_of(zone.as_str()) == Some(at)).collect();
-        let kept = cell.ask().await;
         match &kept {
             Ok(kept) => {
                 let is_other = |zone: &ZoneId| !of_cell.iter().any(|(wanted, _)| wanted == zone);
@@ -83,10 +89,13 @@ pub async fn apply<S: Store>(
             Err(why) => applied.uncounted.push((cell.health().name.clone(), why.clone())),
         }
         for (zone, wanted) in of_cell {
+            let is_new = |kept: &RegisterContents| !kept.zones.iter().any(|(of, _)| of == zone);
             let outcome = match &kept {
                 Err(error) => ZoneApplied::Failed(error.clone()),
+                Ok(kept) if count >= ZONES_MAX && is_new(kept) => ZoneApplied::TooMany,
                 Ok(kept) => put(cells, kept, zone, wanted, options).await,
             };
+            count += usize::from(matches!(outcome, ZoneApplied::Created(_)));
             if !options.dry_run && outcome.is_change() {
                 tell(at, zone, wanted).await;
             }
@@ -163,7 +172,8 @@ impl Applied {
     #[must_use]
     pub fn is_refused(&self) -> bool {
         let refused = |outcome: &ZoneApplied| {
-            matches!(outcome, ZoneApplied::Frozen(_) | ZoneApplied::Ended(_) | ZoneApplied::HeldDraw(_))
+            use ZoneApplied::{Ended, Frozen, HeldDraw, TooMany};
+            matches!(outcome, Frozen(_) | Ended(_) | HeldDraw(_) | TooMany)
         };
         self.zones.iter().any(|(_, outcome)| refused(outcome))
     }
@@ -188,6 +198,9 @@ impl fmt::Display for Applied {
                     ),
                 ),
                 ZoneApplied::HeldDraw(event) => (3, is_of_a_held_draw(event)),
+                ZoneApplied::TooMany => {
+                    (3, format!("the store has {ZONES_MAX} zones, which are the most; delete one first"))
+                }
                 ZoneApplied::Failed(error) => (4, error.to_string()),
                 ZoneApplied::Unanswered(error) => {
                     (4, format!("{error}; the change may be made nevertheless"))

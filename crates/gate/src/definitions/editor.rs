@@ -11,7 +11,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use admission::{Definition, Schedule, ScheduleFault, ZoneId};
-use store::{Defined, Expected, Store};
+use store::{Defined, Expected, Store, unix_ms};
 use tokio::{
     sync::{Mutex, Notify},
     task::spawn_blocking,
@@ -21,7 +21,7 @@ use tokio::{
 use super::{
     ZONES_MAX,
     change::{Author, DefineError, DefinitionChange, OnChange},
-    overrides::{Overrides, OverridesFault},
+    overrides::{Dropped, Overrides, OverridesFault},
     routes_file,
 };
 use crate::{gate::Gate, refresh::Refresh};
@@ -163,17 +163,7 @@ impl<S: Store> ZoneEditor<S> {
                 tracing::error!(%zone, "the configuration file was not taken over: {error}");
             })?;
         }
-        let (gone, mut ended) = (Definition::default(), Vec::new());
-        for zone in &dropped {
-            if let (Some(now), Some(unix_s)) = (overrides.get(zone), self.gate.schedule_s(zone.as_str())) {
-                let all = now.ended_by(next.get(zone).unwrap_or(&gone), unix_s);
-                ended.extend(all.into_iter().map(|what| (zone, what)));
-            }
-        }
         take_up(&self.gate, &next, &dropped).await?;
-        for (zone, what) in ended {
-            tracing::warn!(%zone, "the configuration file ends what an operator set up: {what}");
-        }
         *overrides = next;
         Ok(())
     }
@@ -261,12 +251,19 @@ fn otherwise(expected: &Expected, now: Option<Definition>) -> DefineError {
     }
 }
 
-/// Serves the zones, and deletes the overrides that no longer count.
+/// Serves the zones, and deletes the overrides that no longer count. Says in the log which ones, and what ends by that.
 async fn take_up<S: Store>(
     gate: &Gate<S>,
     overrides: &Overrides,
-    dropped: &[ZoneId],
+    dropped: &[Dropped],
 ) -> Result<(), DefineError> {
+    let (gone, mut ended) = (Definition::default(), Vec::new());
+    for Dropped { zone, was } in dropped {
+        // At the start no zone is served yet.
+        let unix_s = gate.schedule_s(zone.as_str()).unwrap_or_else(|| unix_ms() / 1_000);
+        let all = was.as_ref().map(|was| was.ended_by(overrides.get(zone).unwrap_or(&gone), unix_s));
+        ended.extend(all.into_iter().flatten().map(|what| (zone, what)));
+    }
     let staged = match dropped {
         [] => None,
         _ => {
@@ -278,8 +275,11 @@ async fn take_up<S: Store>(
     if let Some(staged) = staged {
         on_disk(move || staged.commit()).await?;
     }
-    for zone in dropped {
+    for Dropped { zone, .. } in dropped {
         tracing::warn!(%zone, "the configuration file was edited after an operator changed the zone: the file counts");
+    }
+    for (zone, what) in ended {
+        tracing::warn!(%zone, "the configuration file ends what an operator set up: {what}");
     }
     Ok(())
 }

@@ -65,6 +65,14 @@ struct Changed {
     now: Option<Definition>,
 }
 
+/// A zone whose override no longer counts, because the file's entry has changed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Dropped {
+    pub(super) zone: ZoneId,
+    /// What the override made of it; none for a zone that it deleted.
+    pub(super) was: Option<Definition>,
+}
+
 /// The file's zones, and the overrides.
 #[derive(Clone, Debug)]
 pub(super) struct Overrides {
@@ -74,15 +82,14 @@ pub(super) struct Overrides {
 }
 
 impl Overrides {
-    /// Reads the overrides of the zones of `file`. Also returns the zones whose overrides no longer count, because the
-    /// file's entry has changed.
+    /// Reads the overrides of the zones of `file`. Also returns those that no longer count.
     ///
     /// # Errors
     /// An [`OverridesFault`] if the file exists and cannot be read.
     pub(super) fn read(
         dir: &Path,
         file: Vec<(ZoneId, Definition)>,
-    ) -> Result<(Self, Vec<ZoneId>), OverridesFault> {
+    ) -> Result<(Self, Vec<Dropped>), OverridesFault> {
         let path = dir.join(NAME);
         let io = |doing| {
             let path = path.clone();
@@ -100,15 +107,15 @@ impl Overrides {
         Ok(Self { dir: dir.to_owned(), file: BTreeMap::new(), changes }.with_file(file))
     }
 
-    /// The same over the zones of `file` as they are now, and the zones whose overrides no longer count.
-    pub(super) fn with_file(&self, file: Vec<(ZoneId, Definition)>) -> (Self, Vec<ZoneId>) {
+    /// The same over the zones of `file` as they are now, and the overrides that no longer count.
+    pub(super) fn with_file(&self, file: Vec<(ZoneId, Definition)>) -> (Self, Vec<Dropped>) {
         let file: BTreeMap<_, _> = file.into_iter().collect();
         let mut dropped = Vec::new();
         let mut changes = self.changes.clone();
         changes.retain(|zone, changed| {
             let counts = file.get(zone) == changed.file.as_ref();
             if !counts {
-                dropped.push(zone.clone());
+                dropped.push(Dropped { zone: zone.clone(), was: changed.now.clone() });
             }
             counts
         });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use admission::{Definition, DrawFallback, DrawTerms, Event, Policy, RandomnessSource, Schedule};
 use gate::{
     cells::{Cell, Cells},
-    definitions::{Applied, ApplyOptions, ZoneApplied, apply},
+    definitions::{Applied, ApplyOptions, ZONES_MAX, ZoneApplied, apply},
 };
 use store::{Defined, Expected, Line as _, Store as _, StoreError};
 
@@ -54,6 +54,26 @@ fn zones_are_applied_and_what_was_there_stays() {
         let again = apply(&cells, &wanted, ApplyOptions::default(), async |_, _, _| {}).await;
         assert!(again.zones.iter().all(|(_, outcome)| *outcome == ZoneApplied::Unchanged), "{again}");
         assert_eq!(one.lock().zones[&zone("mine")], hold().into());
+    });
+}
+
+#[test]
+fn no_more_zones_are_created_than_there_may_be() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let cells = Arc::new(Cells::new(vec![Cell::new("one", vec!["*".to_owned()], fake.connect())]));
+        let names: Vec<String> = (0..ZONES_MAX - 1).map(|at| format!("Z{at}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        apply(&cells, &zones(&names, hold()), ApplyOptions::default(), async |_, _, _| {}).await;
+        let more = zones(&["Z7", "LAST", "MORE"], hold());
+        for options in [ApplyOptions { dry_run: true, ..ApplyOptions::default() }, ApplyOptions::default()] {
+            let applied = apply(&cells, &more, options, async |_, _, _| {}).await;
+            let outcomes: Vec<_> = applied.zones.iter().map(|(_, outcome)| outcome.clone()).collect();
+            let created = ZoneApplied::Created(hold().into());
+            assert_eq!(outcomes, [ZoneApplied::Unchanged, created, ZoneApplied::TooMany]);
+            assert!(applied.is_refused(), "{applied}");
+        }
+        assert_eq!(fake.lock().zones.len(), ZONES_MAX);
     });
 }
 

@@ -313,7 +313,8 @@ fn a_zone_that_was_just_put_is_not_called_unknown() {
 fn unknown_names_cost_the_store_little() {
     in_virtual_time(async {
         let fake = Fake::new();
-        let server = serve_one(&fake, &zones(&["A"], hold())).await;
+        fake.line(&zone("A")).put(hold()).await.expect("put");
+        let server = serve_one(&fake, &[]).await;
         let (before, start) = (fake.lock().lists, Instant::now());
         while start.elapsed() < Duration::from_secs(3) {
             let mut asking = JoinSet::new();
@@ -332,6 +333,32 @@ fn unknown_names_cost_the_store_little() {
         fake.set(Is::Down);
         pass(1.0).await;
         assert_eq!(server.gate.join("NO").await, Err(AWAY));
+    });
+}
+
+/// A store is emptied as a server starts. To newcomers the zone is not unknown there, because that would send them away for good.
+#[test]
+fn a_zone_that_is_lost_before_a_start_is_not_called_unknown() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        fake.line(&zone("KEPT")).put(hold()).await.expect("put");
+        let knows = serve_one(&fake, &[]).await;
+        pass(90.0).await;
+        assert!(knows.gate.join("KEPT").await.is_ok());
+        assert_eq!(knows.gate.join("NO").await, Err(Refusal::UnknownZone));
+        fake.set(Is::Down);
+        pass(1.0).await;
+        fake.wipe();
+        fake.set(Is::Up);
+        let starts = serve_one(&fake, &[]).await;
+        for _ in 0..100 {
+            match starts.gate.join("KEPT").await {
+                Ok(_) | Err(AWAY) => {}
+                other => panic!("{other:?}"),
+            }
+            pass(0.03).await;
+        }
+        assert!(starts.gate.join("KEPT").await.is_ok());
     });
 }
 

@@ -49,8 +49,9 @@ pub(crate) struct Held {
     pub(crate) engine: Engine<MemoryJournal>,
     pub(crate) zones: BTreeMap<ZoneId, Definition>,
     pub(crate) routes: Option<Arc<str>>,
-    /// It kept a zone at some time.
-    pub(crate) begun: bool,
+    /// When it got its first zone, in milliseconds since 1970: an hour before it did, until it is wiped.
+    pub(crate) began_ms: Option<u64>,
+    pub(crate) age_ms: u64,
     pub(crate) epoch: u32,
     pub(crate) is: Is,
     pub(crate) calls: usize,
@@ -84,7 +85,8 @@ impl Fake {
             engine,
             zones,
             routes: None,
-            begun: false,
+            began_ms: None,
+            age_ms: 3_600_000,
             epoch: 7,
             is: Is::Up,
             calls: 0,
@@ -112,7 +114,7 @@ impl Fake {
         let mut state = self.lock();
         state.engine = Engine::new(MemoryJournal::default()).expect("memory");
         state.zones.clear();
-        state.begun = false;
+        (state.began_ms, state.age_ms) = (None, 0);
         state.epoch += 1;
     }
 
@@ -205,9 +207,17 @@ impl Fake {
 }
 
 impl Held {
+    /// It has had a zone from now on. Returns whether it had one before.
+    fn begin(&mut self, now: Now) -> bool {
+        let had = self.began_ms.is_some();
+        self.began_ms.get_or_insert(now.unix_ms - self.age_ms);
+        had
+    }
+
     fn kept(&self, now: Now) -> RegisterContents {
         let zones = self.zones.iter().map(|(zone, kept)| (zone.clone(), kept.clone())).collect();
-        RegisterContents { zones, routes: self.routes.clone(), is_new: !self.begun, unix_ms: now.unix_ms }
+        let (is_new, began_ms) = (self.began_ms.is_none(), self.began_ms.unwrap_or(0));
+        RegisterContents { zones, routes: self.routes.clone(), is_new, unix_ms: now.unix_ms, began_ms }
     }
 }
 
@@ -221,7 +231,7 @@ impl Store for Fake {
 
     async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<RegisterContents> {
         self.answer(|state, now| {
-            if !std::mem::replace(&mut state.begun, true) {
+            if !state.begin(now) {
                 state.zones = zones.iter().cloned().collect();
             }
             Ok(state.kept(now))
@@ -230,12 +240,12 @@ impl Store for Fake {
     }
 
     async fn define(&self, zone: &ZoneId, expected: &Expected, new: Option<&Definition>) -> Result<Defined> {
-        self.answer(|state, _| {
+        self.answer(|state, now| {
             let before = state.zones.get(zone).cloned();
             if !expected.holds(before.as_ref()) {
                 return Ok(Defined::Otherwise(before));
             }
-            state.begun = true;
+            state.begin(now);
             match new {
                 Some(new) => drop(state.zones.insert(zone.clone(), new.clone())),
                 None => drop(state.zones.remove(zone)),
@@ -285,8 +295,9 @@ impl Line for FakeLine {
 
     async fn put(&self, policy: Policy) -> Result<Snapshot> {
         let snapshot = self.fake.open(&self.zone, policy).await?;
+        let now = self.fake.now();
         let mut state = self.fake.lock();
-        state.begun = true;
+        state.begin(now);
         state.zones.entry(self.zone.clone()).or_default().policy = policy;
         Ok(snapshot)
     }

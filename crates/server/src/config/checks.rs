@@ -230,6 +230,11 @@ impl Settings {
             Relay::parse(text).ok_or_else(|| origin.fault(what))
         };
         let drand = match self.0.get("draw.drand") {
+            Some(SettingValue { value: Value::List(texts), origin }) if texts.is_empty() => {
+                let what =
+                    "has no relay, so no draw with drand would ever be decided; name one, or take it away";
+                return Err(origin.fault(what));
+            }
             Some(SettingValue { value: Value::List(texts), origin }) => {
                 texts.iter().map(|text| relay(text, origin)).collect::<Result<_, _>>()?
             }

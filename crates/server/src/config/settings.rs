@@ -158,9 +158,12 @@ impl Setting {
     pub(super) fn read(&self, text: &str, origin: Origin) -> Result<SettingValue, ConfigFault> {
         let value = match self.kind {
             Kind::Text | Kind::Secret => Value::of_text(text, &origin)?,
-            Kind::List => Value::List(
-                text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect(),
-            ),
+            Kind::List => {
+                let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+                let parts: Vec<_> = parts.map(str::to_owned).collect();
+                not_empty(parts.first().map_or("", String::as_str), &origin)?;
+                Value::List(parts)
+            }
             Kind::Number(low, high) => {
                 let number = text.trim().parse().ok().filter(|n| (low..=high).contains(n));
                 let number = number.ok_or_else(|| origin.fault(out_of_range(text, low, high)))?;

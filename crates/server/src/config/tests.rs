@@ -400,6 +400,7 @@ fn a_certificate_has_two_files_and_may_be_replaced() {
         ("[tls]\nkey = \"\"\n", "w.toml:2: tls.key: is empty"),
         ("\nlog = \"\"\n", "w.toml:2: log: is empty; set it, or take it away"),
         ("[pass]\naudience = \"\"\n", "w.toml:2: pass.audience: is empty"),
+        ("[draw]\ndrand = []\n", "w.toml:2: draw.drand: has no relay"),
         (
             "[pass]\nissuer = \"a\\u001b[31m\"\n",
             "w.toml:2: pass.issuer: has the control character '\\u{1b}'; take it away",

@@ -135,8 +135,12 @@ impl Modify for AdminRefusals {
                     ("put", "/admin/v1/routes") => {
                         &[CHANGED_MEANWHILE, BAD_ROUTE, NO_CELL, PRECONDITION_REQUIRED, BUSY, STORE_AWAY]
                     }
-                    ("put" | "patch" | "delete", "/admin/v1/zones/{id}") => {
+                    ("put" | "patch", "/admin/v1/zones/{id}") => {
                         &[CHANGED_MEANWHILE, PRECONDITION_REQUIRED, BUSY, STORE_AWAY]
+                    }
+                    // A draw whose list is frozen stays.
+                    ("delete", "/admin/v1/zones/{id}") => {
+                        &[OUT_OF_RANGE, CHANGED_MEANWHILE, PRECONDITION_REQUIRED, BUSY, STORE_AWAY]
                     }
                     ("put" | "patch", "/admin/v1/zones/{id}/stock") => {
                         &[NO_CELL, TOO_MANY_ZONES, BUSY, STORE_AWAY]

@@ -123,6 +123,7 @@ impl Register {
             routes: self.routes,
             is_new: self.rev == 0,
             unix_ms,
+            began_ms: self.born / 1_000,
         }
     }
 

@@ -494,8 +494,9 @@ impl AdminState {
                     let before =
                         change.before.as_ref().map(|before| before.schedule.clone()).unwrap_or_default();
                     let begun = after.schedule.begun_draws(&before, now_s);
+                    let past = after.schedule.past_events(&before, now_s);
                     let late = before_view.and_then(|view| too_late(view, after, now_s));
-                    after.contradictions(now_s).into_iter().chain(begun).chain(late).collect()
+                    after.contradictions(now_s).into_iter().chain(begun).chain(past).chain(late).collect()
                 },
             ),
         };
