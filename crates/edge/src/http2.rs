@@ -30,8 +30,8 @@ const STREAMS: u32 = 128;
 /// ends.
 const RESETS: usize = 32;
 
-/// The longest head that is read, in bytes. One that is longer than [`MAX_HEAD`](crate::MAX_HEAD) gets the reply of the service's observer, or of
-/// nobody: the engine's own refusal of a head has no body, and half of them the engine takes back.
+/// The longest head that the engine reads, in bytes. One that is longer than [`MAX_HEAD`](crate::MAX_HEAD) gets a reply in the words of the
+/// observer. One that is longer than this is refused by the engine: without a body, and half of the clients see a broken stream instead.
 const LARGEST_READ: usize = 65_536;
 
 /// How many bytes of a request's body the client may send before the service reads them. Bodies are small.
