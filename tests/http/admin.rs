@@ -491,6 +491,8 @@ pub(crate) fn the_command_line_asks_the_server() {
     let (code, _, complaint) = run(&["zones", "list"]);
     assert_eq!(code, Some(64), "others may read it");
     assert!(complaint.contains(&format!("run: {} '{file}'", remedy())), "{complaint}");
+    let unread = weir(&["zones", "list", "--token-file", "/nosuch"], Some(&server));
+    assert!(unread.2.starts_with("weir: --token-file /nosuch: cannot be read: "), "{}", unread.2);
     fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("our own file");
     let good = |args: &[&str]| {
         let (code, said, complaint) = run(args);
@@ -832,4 +834,36 @@ pub(crate) fn a_deletion_names_the_routes_that_lead_to_the_zone() {
             assert_eq!(said.contains("warning: route 2 leads to this zone"), is_named, "{said}");
         }
     }
+}
+
+/// Who deletes a zone hears of everybody who waits there, also of those who joined a moment ago.
+pub(crate) fn a_deletion_says_how_many_wait_now() {
+    let server = Setup::new(&zone("Z", 60, "mode = \"hold\"")).start();
+    let join = |count: usize| {
+        for _ in 0..count {
+            assert!(!Answer::of(&server.post("/traffic/wait", &body("Z", None))).can_enter);
+        }
+    };
+    let waits = |waiting: u64, dry_run: &str| {
+        let reply =
+            server.admin_ask("DELETE", &format!("/admin/v1/zones/Z{dry_run}"), &[("If-Match", "*")], None);
+        let told = reply.json();
+        let last = told["etas"].as_array().expect("a list").last().expect("the last place").clone();
+        assert_eq!(
+            (reply.status, &last["place"], &last["rank"]),
+            (200, &"last".into(), &(waiting + 1).into()),
+            "{told}"
+        );
+        assert_eq!(told["warnings"], json!([]));
+    };
+    waits(0, "?dry_run=true");
+    for waiting in 1..=3 {
+        join(29);
+        waits(waiting * 29, "?dry_run=true");
+    }
+    join(2);
+    let (code, said, complaint) = weir(&["zones", "delete", "Z", "--dry-run"], Some(&server));
+    assert!(code == Some(0) && said.contains("\n89 people wait in it; "), "{said}{complaint}");
+    join(1);
+    waits(90, "");
 }

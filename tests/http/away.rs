@@ -7,6 +7,7 @@ use rustix::process::{Resource, Rlimit, prlimit};
 use serde_json::json;
 
 use crate::{
+    admin::weir as command,
     app::{Answer, body},
     client::Reply,
     clock::eventually,
@@ -80,6 +81,40 @@ pub(crate) fn polls_are_answered_and_nobody_enters() {
     weir.kill_and_restart();
     let last = Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&tokens[39]))));
     assert!(last.waiting().rank <= 39, "{last:?}");
+}
+
+/// While the store does not answer, nobody knows who waits. Whoever deletes a zone hears that, and not the number of before.
+pub(crate) fn a_deletion_does_not_say_that_nobody_waits() {
+    let weir = start(&zone("Z", 60, "mode = \"hold\""));
+    for _ in 0..3 {
+        Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
+    }
+    limit_files(&weir, Some(0));
+    let refused = weir.post("/traffic/wait", &body("Z", None));
+    assert_eq!((refused.status, refused.problem().as_str()), (503, "store_away"));
+    for (args, first) in [
+        (
+            &["zones", "delete", "Z", "--dry-run"][..],
+            "the zone would be deleted\nit is not known who waits in it; all polls would be",
+        ),
+        (
+            &["zones", "set", "Z", "mode=auto", "--dry-run"],
+            "Z would be changed:\n- mode = hold\n+ mode = auto\nwarning: ",
+        ),
+    ] {
+        let (code, said, complaint) = command(args, Some(&weir));
+        assert_eq!(code, Some(0), "{said}{complaint}");
+        assert!(said.starts_with(first), "{said}");
+        assert!(
+            said.contains("warning: the store does not answer, so it is not known who waits in the zone"),
+            "{said}"
+        );
+    }
+    limit_files(&weir, None);
+    eventually("the store answers", || {
+        let (_, said, _) = command(&["zones", "delete", "Z", "--dry-run"], Some(&weir));
+        (said.contains(" people wait in it; ") && !said.contains("warning")).then_some(())
+    });
 }
 
 /// A zone whose policy says so opens when the store has been away for `open_after_s`, and not earlier.

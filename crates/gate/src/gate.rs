@@ -366,6 +366,17 @@ impl<S: Store> Gate<S> {
         let _ = tokio::time::timeout(LOOK_WITHIN, all).await;
     }
 
+    /// A zone for operators as it is now: what the store says of it after this call. None if the zone is not served, or the store does not
+    /// say it within a second.
+    pub async fn view_of_now(&self, zone: &str) -> Option<OperatorView> {
+        let room = self.rooms.load().get(zone).map(Arc::clone)?;
+        let asked = tokio::time::Instant::now();
+        room.order_renewal();
+        // What came in time is in use, whether or not all of it came.
+        let _ = tokio::time::timeout(LOOK_WITHIN, room.settled()).await;
+        OperatorView::since(&room, asked)
+    }
+
     /// Reports what was heard in all zones, and tells the store that this server stops, so that nobody is spared any more because of
     /// what it may have heard. Takes `within` at most. No zone is served after that.
     pub async fn retire(&self, within: Duration) {

@@ -34,6 +34,11 @@ impl OperatorView {
         Self { current, now_ms, stale }
     }
 
+    /// As [`Self::of`], if the store was asked for it at `asked` or later.
+    pub(crate) fn since<L: Line>(room: &Room<L>, asked: Instant) -> Option<Self> {
+        Some(Self::of(room)).filter(|view| view.current.asked_at >= asked && !view.stale)
+    }
+
     /// Whether the store is away, and this is what was last known.
     #[must_use]
     pub fn is_stale(&self) -> bool {

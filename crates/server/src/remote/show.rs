@@ -199,9 +199,11 @@ pub(super) fn change(reply: &Value) -> String {
         }
     };
     let etas = list(&reply["etas"]);
-    let (lost, changed) = if reply["zone"].is_null() { (etas, &[][..]) } else { (&[][..], etas) };
-    out.push_str(&lost_line(lost, is_dry));
-    for eta in changed {
+    let is_deleted = reply["zone"].is_null();
+    if is_deleted {
+        out.push_str(&lost_line(etas, is_dry));
+    }
+    for eta in etas.iter().filter(|_| !is_deleted) {
         let who = if eta["place"] == "last" { "a newcomer" } else { "the middle of the line" };
         let (rank, before, after) = (text(&eta["rank"]), wait(&eta["before_s"]), wait(&eta["after_s"]));
         out.push_str(&format!("wait of {who} (rank {rank}): {before} -> {after}\n"));
@@ -215,7 +217,7 @@ fn lost_line(etas: &[Value], is_dry: bool) -> String {
     // Somebody who joins gets the rank after theirs.
     let waiting = etas.iter().find(|eta| eta["place"] == "last").and_then(|eta| eta["rank"].as_u64());
     let people = match waiting.map(|rank| rank.saturating_sub(1)) {
-        None => return String::new(),
+        None => "it is not known who waits in it".to_owned(),
         Some(0) => "nobody waits in it".to_owned(),
         Some(1) => "1 person waits in it".to_owned(),
         Some(people) => format!("{people} people wait in it"),
@@ -623,8 +625,13 @@ mod tests {
             "{was}"
         );
         assert!(deleted(false, 1).contains("\nnobody waits in it; "));
+        // The server does not know who waits.
         let unseen = json!({"dry_run": false, "zone": null, "before": {"policy": {}}, "etas": []});
-        assert_eq!(change(&unseen), "the zone was deleted; its line stays in the store\n");
+        assert_eq!(
+            change(&unseen),
+            "the zone was deleted; its line stays in the store\nit is not known who waits in it; all polls are refused from then on \
+             (404 unknown_zone), and nobody enters\n"
+        );
     }
 
     #[test]

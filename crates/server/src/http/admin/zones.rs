@@ -40,6 +40,10 @@ const USUAL_MINUTES: usize = 180;
 /// The longest time of one page of minutes, in seconds: a day.
 const PAGE_S: u32 = 86_400;
 
+/// What is said with a change of a zone of which the store does not say how it is.
+const UNSEEN: &str =
+    "the store does not answer, so it is not known who waits in the zone, nor what becomes of the waits";
+
 /// How often a change with `If-Match: *` is tried again because another change came first.
 const TRIES: usize = 8;
 
@@ -127,7 +131,7 @@ pub(super) async fn show(
     Ok(Json { etag: Some(etag(&definition)), ..reply })
 }
 
-/// Replaces the definition of a zone. Fields that are missing have their defaults.
+/// Replaces the definition of a zone. `policy` must be there, and may be empty. Fields that are missing have their defaults.
 #[utoipa::path(
     put,
     path = "/admin/v1/zones/{id}",
@@ -357,13 +361,13 @@ async fn set(
     new: impl Fn(&Definition) -> Result<Option<Definition>, Problem>,
 ) -> Result<Json<ChangeShape>, Problem> {
     let mut now = state.definition(&zone)?;
-    state.gate.look_again(Some(zone.as_str())).await;
+    // Whoever joined a moment ago counts, too: a view may be a second old.
+    let before = state.gate.view_of_now(zone.as_str()).await;
     for tried in 1.. {
         if !wanted.fits(&now.etag()) {
             return Err(state.problem(&zone, DefineError::Conflict(now)));
         }
         let after = new(&now)?;
-        let before = state.gate.operator_view(zone.as_str());
         state.editor.check(&zone, after.as_ref()).map_err(|error| state.problem(&zone, error))?;
         if let Some(after) = &after {
             state.check_names_of_draws(&zone, &now.schedule, &after.schedule).await?;
@@ -473,7 +477,7 @@ impl AdminState {
         now.routes.all().iter().enumerate().filter(|(_, route)| leads(route)).map(warning).collect()
     }
 
-    /// The reply to a change. `before_view` is the zone's state before it.
+    /// The reply to a change. `before_view` is the zone's state before it, if the store said it.
     fn change_reply(
         &self,
         zone: &ZoneId,
@@ -483,22 +487,27 @@ impl AdminState {
     ) -> Json<ChangeShape> {
         let now_s = self.gate.schedule_s(zone.as_str()).unwrap_or_else(|| store::unix_ms() / 1_000);
         let policy = change.after.as_ref().map(|definition| definition.policy_at(now_s));
+        let unseen = (change.before.is_some() && before_view.is_none()).then_some(UNSEEN);
         let shape = ChangeShape {
             dry_run,
             zone: change.after.as_ref().map(|definition| self.zone_shape(zone, definition, None)),
             before: change.before.as_ref().map(Into::into),
             etas: before_view.map_or_else(Vec::new, |before| EtaChange::all(before, policy.as_ref())),
-            warnings: change.after.as_ref().map_or_else(
-                || self.routes_into(zone),
-                |after| {
-                    let before =
-                        change.before.as_ref().map(|before| before.schedule.clone()).unwrap_or_default();
-                    let begun = after.schedule.begun_draws(&before, now_s);
-                    let past = after.schedule.past_events(&before, now_s);
-                    let late = before_view.and_then(|view| too_late(view, after, now_s));
-                    after.contradictions(now_s).into_iter().chain(begun).chain(past).chain(late).collect()
-                },
-            ),
+            warnings: unseen
+                .map(str::to_owned)
+                .into_iter()
+                .chain(change.after.as_ref().map_or_else(
+                    || self.routes_into(zone),
+                    |after| {
+                        let before =
+                            change.before.as_ref().map(|before| before.schedule.clone()).unwrap_or_default();
+                        let begun = after.schedule.begun_draws(&before, now_s);
+                        let past = after.schedule.past_events(&before, now_s);
+                        let late = before_view.and_then(|view| too_late(view, after, now_s));
+                        after.contradictions(now_s).into_iter().chain(begun).chain(past).chain(late).collect()
+                    },
+                ))
+                .collect(),
         };
         // After a dry run there is no new definition to be changed by its tag.
         let tag = change.after.as_ref().filter(|_| !dry_run).map(etag);
