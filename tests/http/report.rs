@@ -94,6 +94,37 @@ pub(crate) fn an_event_is_reported_after_a_kill() {
     let one_file = ["event", "report", "Z", "sale", "--out", &html, "--json", &html];
     let (code, _, complaint) = command(&one_file, Some(&weir));
     assert!(code == Some(64) && complaint.contains("name two files"), "{complaint}");
+    // To standard output: nothing else goes there, and no file of that name is made.
+    let to_output =
+        |files: &[&str]| command(&[&["event", "report", "Z", "sale"], files].concat(), Some(&weir));
+    let (code, printed, said) = to_output(&["--json", "-"]);
+    assert_eq!(code, Some(0), "{said}");
+    let printed: Value = serde_json::from_str(&printed).expect("JSON alone");
+    assert_eq!(printed["sums"]["joined"], 14);
+    assert!(said.contains("missing: The event is not over"), "{said}");
+    let other = file("other.json");
+    let (code, printed, said) = to_output(&["--out", "-", "--json", &other]);
+    assert!(
+        code == Some(0) && printed.starts_with("<!doctype html>") && printed.ends_with("</html>\n"),
+        "{said}"
+    );
+    assert!(
+        said.starts_with(&format!("{other}\n")) && fs::exists(&other).expect("our own directory"),
+        "{said}"
+    );
+    assert!(!fs::exists("-").expect("our own directory"));
+    let (code, _, complaint) = to_output(&["--out", "-", "--json", "-"]);
+    assert!(
+        code == Some(64) && complaint.contains("--out and --json are both -: name two files"),
+        "{complaint}"
+    );
+    for option in ["--out", "--json"] {
+        let (code, _, complaint) = to_output(&[option, "/nosuch/report"]);
+        assert!(
+            code == Some(73) && complaint.contains(&format!("{option} /nosuch/report: cannot be written: ")),
+            "{complaint}"
+        );
+    }
     let report = |event: &str| {
         let args: Vec<&str> = ["event", "report", "Z", event].into_iter().chain(files).collect();
         command(&args, Some(&weir))

@@ -20,6 +20,7 @@ mod text;
 
 use std::{
     fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -36,6 +37,9 @@ use crate::{
 pub use changes::{Change, Changes, FieldChange};
 pub use outline::{Outline, Span, Sums};
 
+/// The name that stands for standard output.
+const STANDARD_OUTPUT: &str = "-";
+
 /// What is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
@@ -45,9 +49,9 @@ pub struct Wanted {
     pub event: String,
     /// When it began, if its name was used again: an instant, as events have it.
     pub begins: Option<String>,
-    /// The HTML file, if there is to be one.
+    /// The HTML file, if there is to be one, or [`STANDARD_OUTPUT`].
     pub html: Option<PathBuf>,
-    /// The JSON file, if there is to be one.
+    /// The JSON file, if there is to be one, or [`STANDARD_OUTPUT`].
     pub json: Option<PathBuf>,
 }
 
@@ -93,7 +97,8 @@ fn is_one_file(one: &Path, other: &Path) -> bool {
     real(one) == real(other)
 }
 
-/// Writes the report, and prints what was written. `audit` is the directory of the server's audit log, if this process may read it.
+/// Writes the report, and prints what was written: on standard error if the report itself takes standard output. `audit` is the
+/// directory of the server's audit log, if this process may read it.
 ///
 /// # Errors
 /// The server does not answer, nothing is known of the event, or a file cannot be written.
@@ -112,15 +117,19 @@ pub async fn run(wanted: &Wanted, server: &Server, audit: Option<PathBuf>) -> Re
         Failure::new(failure::UNAVAILABLE, what)
     })?;
     report.outline.take_changes_of(audit.as_deref());
-    let mut written = String::new();
+    let (mut written, mut printed) = (String::new(), None);
     let json = wanted.json.as_ref().map(|path| {
         let text = serde_json::to_string_pretty(&report).expect("text keys and finite numbers");
-        (path, text + "\n")
+        ("--json", path, text + "\n")
     });
-    let html = wanted.html.as_ref().map(|path| (path, page::page(&report)));
-    for (path, text) in html.into_iter().chain(json) {
+    let html = wanted.html.as_ref().map(|path| ("--out", path, page::page(&report)));
+    for (option, path, text) in html.into_iter().chain(json) {
+        if path.as_os_str() == STANDARD_OUTPUT {
+            printed = Some(text);
+            continue;
+        }
         fs::write(path, text).map_err(|why| {
-            let what = format_args!("{} cannot be written: {why}", path.display());
+            let what = format_args!("{option} {}: cannot be written: {why}", path.display());
             Failure::new(failure::CANNOT_CREATE, what)
         })?;
         written += &format!("{}\n", path.display());
@@ -128,7 +137,10 @@ pub async fn run(wanted: &Wanted, server: &Server, audit: Option<PathBuf>) -> Re
     for missing in &report.outline.missing {
         written += &format!("missing: {}\n", missing.en);
     }
-    print(&written)
+    let Some(printed) = printed else { return print(&written) };
+    // Without standard error nobody can be told.
+    let _ = io::stderr().lock().write_all(written.as_bytes());
+    print(&printed)
 }
 
 #[cfg(test)]

@@ -270,8 +270,8 @@ fn event(settings: &[Arg]) -> Command {
         )
         .args(settings)
         .args([admin, token_file, zone().required(true), event, begins])
-        .arg(file("out", "The HTML file to write"))
-        .arg(file("json", "The JSON file to write"))
+        .arg(file("out", "The HTML file to write, or `-` for standard output"))
+        .arg(file("json", "The JSON file to write, or `-` for standard output"))
         .group(ArgGroup::new("files").args(["out", "json"]).required(true).multiple(true));
     Command::new("event")
         .about("Report what happened in an event")

@@ -115,10 +115,13 @@ pub fn read(
         return Ok(Order::ReportEvent(wanted, sources(word, &args, variable, open_files)?, server, named));
     }
     let zone = || args.text("zone").unwrap_or_default();
+    let fields = || args.pairs("FIELD=VALUE", "admit_per_minute=600");
     let dry_run = args.is_set("dry-run");
     let call = match word {
         "show" if of == "stock" => Call::Stock(zone()),
-        "set" if of == "stock" => Call::SetStock { zone: zone(), numbers: args.fields()?, dry_run },
+        "set" if of == "stock" => {
+            Call::SetStock { zone: zone(), numbers: args.pairs("TIER=NUMBER", "floor=12")?, dry_run }
+        }
         "apply" if of == "stock" => {
             let file = args.text("file").unwrap_or_default().into();
             Call::ApplyStock { zone: zone(), file, dry_run }
@@ -134,8 +137,8 @@ pub fn read(
         }
         "list" => Call::List,
         "show" => Call::Show(zone()),
-        "set" => Call::Set { zone: zone(), fields: args.fields()?, dry_run },
-        "create" => Call::Create { zone: zone(), fields: args.fields()?, dry_run },
+        "set" => Call::Set { zone: zone(), fields: fields()?, dry_run },
+        "create" => Call::Create { zone: zone(), fields: fields()?, dry_run },
         "delete" => Call::Delete { zone: zone(), dry_run },
         "stats" => Call::Stats { zone: args.text("zone"), watch: args.is_set("watch") },
         "changes" => Call::Changes(args.text("zone")),
@@ -293,11 +296,11 @@ impl Arguments<'_> {
         matches!(self.0.try_get_one::<bool>(name), Ok(Some(true)))
     }
 
-    /// The arguments of the form `FIELD=VALUE`.
-    fn fields(&self) -> Result<Vec<(String, String)>, ConfigFault> {
+    /// The arguments of a form such as `FIELD=VALUE`.
+    fn pairs(&self, form: &str, example: &str) -> Result<Vec<(String, String)>, ConfigFault> {
         let read = |text: &String| {
             let (name, value) = text.split_once('=').ok_or_else(|| {
-                ConfigFault::new(format!("`{text}` is not a field; write it as in admit_per_minute=600"))
+                ConfigFault::new(format!("`{text}` is not {form}; write it as in {example}"))
             })?;
             Ok((name.to_owned(), value.to_owned()))
         };

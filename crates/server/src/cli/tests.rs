@@ -98,7 +98,9 @@ fn a_servers_reply_is_printed_as_json() {
 fn what_means_nothing_is_refused() {
     for (args, told) in [
         (&["zones", "set", "A"][..], "the following required arguments were not provided"),
-        (&["zones", "set", "A", "mode"], "`mode` is not a field; write it as in"),
+        (&["zones", "set", "A", "mode"], "`mode` is not FIELD=VALUE; write it as in admit_per_minute=600"),
+        (&["zones", "create", "A", "mode"], "`mode` is not FIELD=VALUE; write it as in admit_per_minute=600"),
+        (&["stock", "set", "A", "floor"], "`floor` is not TIER=NUMBER; write it as in floor=12"),
         (&["zones", "show"], "the following required arguments were not provided"),
         (&["token", "new", "--name", "a b", "--role", "viewer"], "--name: `a b` is not a valid name"),
         (&["token", "new", "--name", "local", "--role", "viewer"], "--name: `local` is not a valid name"),
