@@ -32,6 +32,7 @@ use ipnet::IpNet;
 
 use crate::{
     access::AdminToken,
+    brief::brief,
     draws::DrawSettings,
     fanout::FanoutSettings,
     http::{
@@ -63,7 +64,7 @@ const MOST_FOR_PROXIES: usize = 1_024;
 
 /// Why a configuration is refused: one line with the origin of the value and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", one_line(.0))]
+#[error("{}", one_line(&brief(.0)))]
 pub struct ConfigFault(String);
 
 impl ConfigFault {

@@ -10,7 +10,7 @@
 
 use std::fmt::{self, Display};
 
-use crate::keys::KeyFault;
+use crate::{brief::brief, keys::KeyFault};
 
 /// A stop was cut short.
 pub const CUT_SHORT: u8 = 1;
@@ -41,7 +41,7 @@ pub struct Failure {
 impl Failure {
     /// The failure that `why` describes.
     pub fn new(exit: u8, why: impl Display) -> Self {
-        Self { exit, line: why.to_string() }
+        Self { exit, line: brief(&why.to_string()) }
     }
 
     /// Makes failures with this exit code from errors.

@@ -13,7 +13,10 @@ use std::{
 
 use admission::{SealKey, Seals};
 
-use crate::passes::{PassSettings, Passes, Signer};
+use crate::{
+    passes::{PassSettings, Passes, Signer},
+    utf8,
+};
 
 /// The most bytes of a key file.
 const MAX_LEN: u64 = 64 << 10;
@@ -321,9 +324,9 @@ pub(crate) fn read_secret(path: &Path) -> Result<String, KeyFault> {
             allowed: 0o677 & !forbidden,
         });
     }
-    let mut text = String::new();
-    file.take(MAX_LEN).read_to_string(&mut text).map_err(unreadable)?;
-    Ok(text)
+    let mut bytes = Vec::new();
+    file.take(MAX_LEN).read_to_end(&mut bytes).map_err(unreadable)?;
+    utf8::text(bytes).map_err(|fault| wrong(path, format!("line {fault}")))
 }
 
 /// The permissions that nobody may have for a key that belongs to `owner`. Root may let a group read it: Kubernetes and systemd pass

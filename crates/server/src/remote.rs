@@ -29,6 +29,7 @@ use crate::{
     keys,
     output::print,
     secret::Secret,
+    utf8,
 };
 pub(crate) use client::Client;
 
@@ -159,7 +160,7 @@ pub(crate) fn client_of(server: &Server) -> Result<Client, Failure> {
     let token = match (&server.token, &server.token_file) {
         (_, Some(file)) => Some(
             keys::read_secret(file)
-                .map_err(|fault| Failure::new(failure::USAGE, fault.to_string()))?
+                .map_err(|fault| Failure::new(failure::USAGE, format_args!("--token-file {fault}")))?
                 .trim()
                 .to_owned(),
         ),
@@ -343,7 +344,8 @@ fn numbers_of(given: &[(String, String)]) -> Result<Map<String, Value>, Failure>
 /// The object of a JSON file.
 fn object_in(file: &Path) -> Result<Map<String, Value>, Failure> {
     let wrong = |what: String| Failure::new(failure::USAGE, format!("{}: {what}", file.display()));
-    let text = fs::read_to_string(file).map_err(|why| wrong(why.to_string()))?;
+    let bytes = fs::read(file).map_err(|why| wrong(why.to_string()))?;
+    let text = utf8::text(bytes).map_err(|why| wrong(format!("line {why}")))?;
     serde_json::from_str(&text).map_err(|why| wrong(format!("is not a JSON object: {why}")))
 }
 

@@ -16,7 +16,7 @@ use ::draw::{
 use serde::Serialize;
 
 use super::{CHANGED, UNREADABLE};
-use crate::{config::ConfigFault, failure::Failure, output::print, remote::Format};
+use crate::{brief::brief, config::ConfigFault, failure::Failure, output::print, remote::Format};
 
 /// What is to be verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl Found {
             file: shown(&file.display().to_string()),
             right: fault.is_none(),
             checked: steps,
-            fault: fault.map(|fault| shown(&fault.to_string())),
+            fault: fault.map(|fault| shown(&brief(&fault.to_string()))),
             notes: limits,
         }
     }

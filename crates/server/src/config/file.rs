@@ -16,7 +16,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use crate::{access::AdminToken, fields::plain_types, stores::CellSettings};
+use crate::{access::AdminToken, brief::ends, fields::plain_types, stores::CellSettings, utf8};
 
 use super::{
     ConfigFault,
@@ -69,7 +69,8 @@ pub(super) fn read(path: &Path) -> Result<FileText, ConfigFault> {
     if length > MAX_LEN {
         return Err(fault(format!("has {length} bytes; the largest configuration has {MAX_LEN}")));
     }
-    let text = std::fs::read_to_string(path).map_err(|e| fault(format!("can't be read: {e}")))?;
+    let bytes = std::fs::read(path).map_err(|e| fault(format!("can't be read: {e}")))?;
+    let text = utf8::text(bytes).map_err(|e| ConfigFault(format!("{name}:{e}")))?;
     parse(&name.to_string(), &text)
 }
 
@@ -171,7 +172,7 @@ impl Lines<'_> {
     }
 
     fn at(&self, span: &Range<usize>, field: &str) -> Origin {
-        Origin::File(self.name.to_owned(), self.line(span), field.to_owned())
+        Origin::File(self.name.to_owned(), self.line(span), ends(field).into_owned())
     }
 }
 

@@ -529,3 +529,72 @@ fn a_collector_is_checked_and_its_headers_are_not_shown() {
         assert!(!fault.contains("s3cret"), "{fault}");
     }
 }
+
+/// Somebody may give any file. The line says where and why, and does not print the file.
+#[test]
+fn a_fault_shows_little_of_a_long_value() {
+    let long = "a b=".repeat(5_000);
+    let word = "x".repeat(20_000);
+    let number = "9".repeat(20_000);
+    let event = "[[zone.event]]\nid = \"e\"\n";
+    for (text, begin, end) in [
+        (format!("\"{long}\" = 1"), "w.toml:1: a b=", ", cell, admin_token, wait.target"),
+        (format!("{word} = 1"), "w.toml:1: xxx", ", cell, admin_token, wait.target"),
+        (format!("[limit]\n{word} = 1"), "w.toml:2: limit.xxx", ", cell, admin_token, wait.target"),
+        (
+            format!("data_dir = {word}"),
+            "w.toml:1: string values must be quoted",
+            " see https://toml.io for the syntax",
+        ),
+        (format!("max_connections = {number}"), "w.toml:1: max_connections: is 999", " 1 to 1000000"),
+        (
+            format!("{ZONE}admit_per_minute = {number}"),
+            "w.toml:3: zone.admit_per_minute: is 999",
+            "1 to 600000",
+        ),
+        (format!("{ZONE}mode = \"{long}\""), "w.toml:3: zone.mode: is `a b=", "auto, hold, open, closed"),
+        (format!("{ZONE}\"{long}\" = 1"), "w.toml:3: zone.a b=", ", notice, event"),
+        (format!("{ZONE}opens_at = \"{long}\""), "w.toml:3: zone.opens_at: \"a b=", ""),
+        (format!("{ZONE}[zone.notice]\n\"{long}\" = \"x\""), "w.toml:4: zone.notice.a b=", ""),
+        (
+            format!("{ZONE}{event}admit_per_minute = \"{long}\""),
+            "w.toml:5: zone.event.admit_per_minute (event e): ",
+            "from 0 on",
+        ),
+        (format!("{ZONE}{event}\"{long}\" = 1"), "w.toml:5: zone.event.a b=", ""),
+        (format!("{ZONE}[[route]]\nbypass = true\nhost = \"{long}\""), "w.toml:5: route.host: `a b=", ""),
+        (format!("{ZONE}[[route]]\nbypass = true\npath = \"{long}\""), "w.toml:5: route.path: `a b=", ""),
+        (format!("{ZONE}listen = \"{long}\""), "w.toml:3: zone.listen: ", ""),
+        (format!("listen = \"{long}\"\n{ZONE}"), "w.toml:1: listen: ", ""),
+        (format!("store = \"{long}\"\n{ZONE}"), "w.toml:1: store: ", ""),
+        (format!("log = \"{long}\"\n{ZONE}"), "w.toml:1: log: ", ""),
+        (format!("trusted_proxies = [\"{long}\"]\n{ZONE}"), "w.toml:1: trusted_proxies: ", ""),
+    ] {
+        let said = refused(&text);
+        assert!(
+            said.starts_with(begin) && said.ends_with(end) && said.len() < 2_500,
+            "{} bytes: {said:.3000}",
+            said.len()
+        );
+        for long in [&long[..1_000], &word[..1_000], &number[..1_000]] {
+            assert!(!said.contains(long), "{said:.3000}");
+        }
+    }
+}
+
+/// An editor finds a byte by its line and column.
+#[test]
+fn a_file_that_is_not_utf_8_is_refused_with_line_and_column() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("w.toml");
+    // A file as Windows writes it in UTF-16, a text in Latin-1, and a file that ends within a letter.
+    for (bytes, place) in [
+        (&b"\xff\xfel\0"[..], "1: the byte at column 1"),
+        (b"[[zone]]\nid = \"A\" # \xec\x98\xa4 caf\xe9\n", "2: the byte at column 17"),
+        (b"# \xec\x98", "1: the byte at column 3"),
+    ] {
+        std::fs::write(&path, bytes).expect("written");
+        let said = file::read(&path).map(|_| ()).expect_err("refused").to_string();
+        assert_eq!(said, format!("{}:{place} is not UTF-8; save the file as UTF-8", path.display()));
+    }
+}

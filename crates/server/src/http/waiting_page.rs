@@ -28,7 +28,7 @@ use hyper::{
 use serde_json::{Map, Value, json};
 
 use super::asset::Asset;
-use crate::stock::InStock;
+use crate::{stock::InStock, utf8};
 use language::Language;
 use target::Target;
 use template::{Filling, Template, Texts, UnknownPlaceholder};
@@ -191,7 +191,7 @@ impl Pages {
             left = left.checked_sub(body.len()).ok_or_else(too_large)?;
             let (stem, ending) = name.rsplit_once('.').unwrap_or((&name, ""));
             if ending == "html" {
-                let html = String::from_utf8(body).map_err(|_| wrong("is not UTF-8".to_owned()))?;
+                let html = utf8::text(body).map_err(|why| wrong(format!("line {why}")))?;
                 let template =
                     Template::read(&html, texts).map_err(|e| PagesFault::Template(path.clone(), e))?;
                 let id = |text: &str, what: &str| {

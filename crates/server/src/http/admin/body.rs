@@ -12,6 +12,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use crate::{
+    brief::{brief, ends},
     fields::{Object, missing, plain_types, rest, shown, wrong},
     http::problem::{MALFORMED_JSON, MISSING_FIELD, Problem, UNKNOWN_FIELD, WRONG_TYPE},
 };
@@ -229,7 +230,7 @@ fn event(at: usize, value: Value) -> Result<Event, Problem> {
             0 => String::new(),
             _ => format!(".{}", fault.path()),
         };
-        Problem::new(code, format!("`{place}{field}`: {said}"))
+        Problem::new(code, format!("`{place}{}`: {}", ends(&field), brief(&said)))
     })?;
     let wrong = |EventFault { field, what }| Problem::new(WRONG_TYPE, format!("`{place}.{field}`: {what}"));
     read.event().map_err(wrong)

@@ -151,7 +151,7 @@ fn a_zone_may_have_its_own_template_and_assets() {
         ("Z@a b.html", b"x", "`a b` is not an event"),
         ("@sale.html", b"x", "`` is not a zone"),
         ("Z.html", b"\n{{nonsense}}", "Z.html: line 2: `{{nonsense}}`"),
-        ("Z.html", b"\xff", "Z.html: is not UTF-8"),
+        ("Z.html", b"\xff", "Z.html: line 1: the byte at column 1 is not UTF-8"),
         ("page.css", b"x", "page.css: has the name of an asset of Weir"),
         ("script.js", b"x", "script.js: is neither a template"),
         ("big.png", &[0; 600_000], "big.png: has 600000 bytes"),
