@@ -7,7 +7,7 @@
 use std::{
     ffi::OsString,
     io::Write as _,
-    net::IpAddr,
+    net::{IpAddr, UdpSocket},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -31,7 +31,7 @@ use crate::{
     slo::Slo,
     summary,
     target::{self, Resolved, Way},
-    tls::Trust,
+    tls::{self, Trust},
     worker,
 };
 
@@ -151,9 +151,13 @@ impl WayArgs {
     fn read(self) -> Result<Way> {
         let trust = match &self.ca {
             _ if self.insecure => Trust::Anybody,
-            Some(path) => Trust::Authorities(
-                std::fs::read_to_string(path).with_context(|| format!("--ca {}", path.display()))?,
-            ),
+            Some(path) => {
+                let bytes = std::fs::read(path).with_context(|| format!("--ca {}", path.display()))?;
+                // What is no text has no certificate either.
+                let pem = String::from_utf8_lossy(&bytes).into_owned();
+                tls::of_file(&pem).map_err(|why| anyhow!("--ca {}: {why}", path.display()))?;
+                Trust::Authorities(pem)
+            }
             None => Trust::System,
         };
         let headers = self.header.iter().map(|text| header(text)).collect::<Result<_>>()?;
@@ -190,7 +194,7 @@ struct Out {
     /// Write the run with its verdict as JSON to this file, or to standard output with `-`; `loadgen merge` reads it
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the report as HTML to this file
+    /// Write the report as HTML to this file, or to standard output with `-`
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Objective, such as p95=36ms, entry:p95=20ms (of one call), errors=0.1%, slot-use=97%, eta-error=10% or
@@ -206,13 +210,16 @@ impl Out {
         let known = inputs.iter().filter_map(|(name, path)| Some((FileId::at(path)?, name.clone())));
         let mut taken: Vec<(FileId, String)> = known.collect();
         let mut new = NewFiles::default();
-        let json = self.json.as_deref().filter(|path| path.as_os_str() != file::STANDARD_OUTPUT);
-        for (option, path) in [("--json", json), ("--html", self.html.as_deref())] {
-            let Some(path) = path else { continue };
+        let files = self.files().filter(|(_, path)| !file::is_standard_output(path));
+        if self.files().count() - files.clone().count() > 1 {
+            bail!("--html -: would replace --json -; name another file");
+        }
+        for (option, path) in files {
             let name = path.display();
             let is_new = !path.exists();
             let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
-            let metadata = opened.and_then(|file| file.metadata()).with_context(|| name.to_string())?;
+            let metadata =
+                opened.and_then(|file| file.metadata()).with_context(|| format!("{option} {name}"))?;
             if is_new {
                 new.0.push(path.canonicalize()?);
             }
@@ -229,9 +236,16 @@ impl Out {
         Ok(())
     }
 
-    /// Prints what people read: on standard error if the JSON takes standard output.
+    /// The files to write, with their options.
+    fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> + Clone {
+        [("--json", &self.json), ("--html", &self.html)]
+            .into_iter()
+            .filter_map(|(option, path)| Some((option, path.as_deref()?)))
+    }
+
+    /// Prints what people read: on standard error if a report takes standard output.
     fn say(&self, text: &str) -> Result<()> {
-        if self.json.as_ref().is_some_and(|path| path.as_os_str() == file::STANDARD_OUTPUT) {
+        if self.files().any(|(_, path)| file::is_standard_output(path)) {
             std::io::stderr().lock().write_all(text.as_bytes()).context("standard error")
         } else {
             print(text)
@@ -269,6 +283,17 @@ fn sources(text: &str) -> Result<Sources, String> {
         return Err(format!("a range must go up and have at most {SOURCES} addresses"));
     }
     Ok(Sources((from..=to).map(|address| IpAddr::V4(address.into())).collect()))
+}
+
+/// Fails if this machine cannot call from an address.
+fn is_here(source: &IpAddr) -> Result<()> {
+    match UdpSocket::bind((*source, 0)) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrNotAvailable => bail!(
+            "--sources {source}: this machine has no such address; give some of its own, such as 127.0.0.2 for a server on it"
+        ),
+        Err(error) => Err(error).with_context(|| format!("--sources {source}")),
+    }
 }
 
 /// Reads RFC 3339 or seconds of the Unix clock; returns milliseconds of the Unix clock.
@@ -437,6 +462,7 @@ impl Prepared {
         if let Some(source) = sources.iter().find(|source| source.is_ipv4() != target.address.is_ipv4()) {
             bail!("--sources: {source} cannot reach {}", target.address);
         }
+        sources.iter().try_for_each(is_here)?;
         let connections = if target.http2 { HTTP2_CONNECTIONS } else { CONNECTIONS };
         let connections = run.connections.unwrap_or(connections.min(profile.users as usize));
         if connections == 0 {
@@ -598,7 +624,11 @@ fn conclude(report: &Report, gathered: &Gathered, out: &Out) -> Result<ExitCode>
 fn write_files(report: &Report, gathered: &Gathered, out: &Out) -> Result<()> {
     let json = out.json.as_ref().map_or(Ok(()), |path| file::write(path, report, gathered));
     let html = out.html.as_ref().map_or(Ok(()), |path| {
-        std::fs::write(path, html::page(report)?).with_context(|| path.display().to_string())
+        let page = html::page(report)?;
+        if file::is_standard_output(path) {
+            return print(&page);
+        }
+        std::fs::write(path, page).with_context(|| format!("--html {}", path.display()))
     });
     json.and(html)
 }

@@ -23,6 +23,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     columns::Columns,
     conclusion::Verdict,
+    format::brief,
     frame::{pack, unpack},
     gather::{Gathered, add},
     paper::Paper,
@@ -51,9 +52,14 @@ pub struct Run {
 }
 
 /// The path that stands for standard output.
-pub const STANDARD_OUTPUT: &str = "-";
+const STANDARD_OUTPUT: &str = "-";
 
-/// Writes a run to `path`, or to standard output.
+/// Whether a path stands for standard output.
+pub(crate) fn is_standard_output(path: &Path) -> bool {
+    path.as_os_str() == STANDARD_OUTPUT
+}
+
+/// Writes a run to `path`, the value of `--json`, or to standard output.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -65,8 +71,8 @@ pub fn write(path: &Path, report: &Report, gathered: &Gathered) -> Result<()> {
         stories: Columns::of(&gathered.stories),
         papers: gathered.papers.clone(),
     };
-    let name = || path.display().to_string();
-    if path.as_os_str() == STANDARD_OUTPUT {
+    let name = || format!("--json {}", path.display());
+    if is_standard_output(path) {
         let mut out = BufWriter::new(std::io::stdout().lock());
         serde_json::to_writer(&mut out, &run).context("standard output")?;
         return writeln!(out).and_then(|()| out.flush()).context("standard output");
@@ -114,7 +120,7 @@ pub fn read_all(paths: &[PathBuf]) -> Result<Vec<(String, Run)>> {
 /// If it holds no run.
 fn parse(name: &str, bytes: &[u8]) -> Result<Run> {
     let run: Run = serde_json::from_slice(bytes)
-        .map_err(|error| anyhow::anyhow!("{name}: not the JSON of a run: {error}"))?;
+        .map_err(|error| anyhow::anyhow!("{name}: not the JSON of a run: {}", brief(&error.to_string())))?;
     ensure!(run.report.schema == SCHEMA, "{name}: schema {} is not {SCHEMA}", run.report.schema);
     Ok(run)
 }

@@ -2,7 +2,10 @@
 //!
 //! Invariants: at most N connections are open. A call that the server may have handled is not made again.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    error::Error as _,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -10,6 +13,12 @@ use hyper::{Request, Response, Uri, body::Incoming, header::HOST, http::uri::Pat
 use tokio::sync::Mutex;
 
 use crate::connect::{Connector, Http2Sender};
+
+/// What is said of a reply that the library refuses. It has a limit of its own for heads, and says no more of one beyond it
+/// ([RFC 9113, 6.5.2](https://www.rfc-editor.org/rfc/rfc9113#section-6.5.2)).
+const REFUSED: &str = "the reply breaks the rules of HTTP/2, or its head has more than 16 KB";
+/// How the library's text of that begins. It has no public kind for it.
+const DETECTED: &str = "stream error detected: ";
 
 /// The connections.
 #[derive(Debug)]
@@ -75,6 +84,8 @@ impl Multiplex {
 fn failure(error: &hyper::Error) -> String {
     if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
         "connection closed without a reply".to_owned()
+    } else if error.source().is_some_and(|cause| cause.to_string().starts_with(DETECTED)) {
+        REFUSED.to_owned()
     } else {
         // The causes have the numbers of streams, so they are not shown.
         "no reply over HTTP/2".to_owned()

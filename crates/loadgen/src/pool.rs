@@ -30,6 +30,10 @@ const EVENT_STREAM: &[u8] = b"text/event-stream";
 /// The largest reply that is read. A waiting room's reply has a few hundred bytes.
 const REPLY_BYTES: usize = 64 * 1024;
 
+/// What is said of a head that hyper does not read. It has room for 100 fields without asking for memory, and a limit of its own for
+/// them would take some for each reply.
+const HEAD_TOO_LARGE: &str = "the head of the reply has more than 8 KB or 100 fields";
+
 /// A reply.
 #[derive(Debug)]
 pub struct Reply {
@@ -196,7 +200,7 @@ fn http_failure(error: &hyper::Error) -> String {
     if io_kind(error) == Some(io::ErrorKind::ConnectionReset) {
         "connection reset without a reply".to_owned()
     } else if error.is_parse_too_large() {
-        "the head of the reply is too large".to_owned()
+        HEAD_TOO_LARGE.to_owned()
     } else if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
         "connection closed without a reply".to_owned()
     } else if error.is_parse() {
@@ -210,6 +214,8 @@ fn http_failure(error: &hyper::Error) -> String {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use hyper::service::service_fn;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
     use tokio::{
         io::{AsyncReadExt as _, AsyncWriteExt as _},
         net::TcpListener,
@@ -254,12 +260,48 @@ mod tests {
                 false,
                 "the reply has a chunk whose size cannot be read",
             ),
-            (ok(&format!("x: {}", "x".repeat(9_000)), ""), false, "the head of the reply is too large"),
+            (
+                ok(&format!("x: {}", "x".repeat(9_000)), ""),
+                false,
+                "the head of the reply has more than 8 KB or 100 fields",
+            ),
+            (
+                ok(&"x: y\r\n".repeat(101), ""),
+                false,
+                "the head of the reply has more than 8 KB or 100 fields",
+            ),
             (b"\0\x01hello\r\n\r\n".to_vec(), false, "the reply is not HTTP/1.1"),
             (Vec::new(), false, "connection closed without a reply"),
             (Vec::new(), true, "connection reset without a reply"),
         ] {
             assert_eq!(said_of(reply, resets).await, said);
+        }
+    }
+
+    /// HTTP/2 counts 32 bytes more for each field.
+    #[tokio::test]
+    async fn a_long_head_over_http2_has_its_own_text() {
+        for (bytes, said) in [
+            (9_000, None),
+            (
+                17_000,
+                Some("the reply breaks the rules of HTTP/2, or its head has more than 16 KB".to_owned()),
+            ),
+        ] {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+            let url = format!("http://{}", listener.local_addr().expect("bound"));
+            tokio::spawn(async move {
+                let (socket, _) = listener.accept().await.expect("a connection");
+                let reply = service_fn(move |_: Request<Incoming>| async move {
+                    Response::builder().header("x", "x".repeat(bytes)).body(Full::<Bytes>::default())
+                });
+                let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                drop(server.serve_connection(TokioIo::new(socket), reply).await);
+            });
+            let target = parse(&url, &Way { http2: true, ..Way::default() }).expect("a target");
+            let pool = Pool::new(&target, 1, Vec::new()).expect("a pool");
+            let request = target.post("/traffic/wait", "{}".into()).expect("a request");
+            assert_eq!(pool.call(request, || {}).await.err(), said, "{bytes}");
         }
     }
 }

@@ -5,6 +5,8 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::format::brief;
+
 /// What a user does after entering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -81,7 +83,7 @@ fn nap() -> (f64, f64) {
 #[derive(Debug, Error)]
 pub enum ProfileError {
     /// The name is not built in, and no such file can be read.
-    #[error("{file}: {why}; the built-in profiles are {}", names())]
+    #[error("--profile {file}: {why}; the built-in profiles are {}", names())]
     Unreadable {
         /// The name given.
         file: String,
@@ -164,8 +166,14 @@ pub fn load(name: &str) -> Result<Profile, ProfileError> {
     if let Some(profile) = builtin().into_iter().find(|profile| profile.name == name) {
         return Ok(profile);
     }
-    let text = std::fs::read_to_string(name)
-        .map_err(|why| ProfileError::Unreadable { file: name.to_owned(), why })?;
+    let bytes = std::fs::read(name).map_err(|why| ProfileError::Unreadable { file: name.to_owned(), why })?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let (valid, _) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
+        let before = String::from_utf8_lossy(valid);
+        let column = 1 + before.rsplit('\n').next().unwrap_or_default().chars().count();
+        let why = format!("the byte at column {column} is not UTF-8; save the file as UTF-8");
+        ProfileError::Wrong { file: name.to_owned(), line: 1 + before.matches('\n').count(), why }
+    })?;
     parse(name, &text)
 }
 
@@ -180,8 +188,9 @@ pub fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
         let line = error.span().map_or(1, |span| line_at(span.start));
         // The message does not name the field if its value has the wrong type; the line does.
         let source = text.lines().nth(line - 1).unwrap_or_default();
-        let field = source.split_once('=').map(|(field, _)| format!("{}: ", field.trim()));
-        wrong(line, format!("{}{}", field.unwrap_or_default(), error.message().replace('\n', ", ")))
+        let field = source.split_once('=').map(|(field, _)| field.trim());
+        let field = field.filter(|field| is_bare(field)).map(|field| format!("{field}: "));
+        wrong(line, format!("{}{}", field.unwrap_or_default(), brief(&error.message().replace('\n', ", "))))
     })?;
     if profile.name.is_empty() {
         file.clone_into(&mut profile.name);
@@ -191,6 +200,13 @@ pub fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
         wrong(at.map_or(1, |line| line + 1), format!("{field}: {why}"))
     })?;
     Ok(profile)
+}
+
+/// Whether a text is the name of a field as TOML has it without quotes, and not the beginning of something else. All fields' names are
+/// short.
+fn is_bare(text: &str) -> bool {
+    (1..=40).contains(&text.len())
+        && text.bytes().all(|byte| byte == b'_' || byte == b'-' || byte.is_ascii_alphanumeric())
 }
 
 impl Profile {
@@ -407,5 +423,44 @@ mod tests {
         assert!(say("steps = [[1, 1.0]]").contains("missing field `users`"));
         assert!(!say("users = ").contains('\n'));
         assert!(load("nosuch").expect_err("refused").to_string().contains("burst-600k, spike, steady, sale"));
+    }
+
+    /// Somebody may give any file, such as the report of a run: the error says where and why, and does not print the file.
+    #[test]
+    fn an_error_shows_little_of_a_long_file() {
+        let say = |text: &str| parse("p.toml", text).expect_err("refused").to_string();
+        let good = "users = 10\nsteps = [[1, 1.0]]\n";
+        let long = "a b=".repeat(5_000);
+        let report = format!("{{\"verdict\":{{\"note\":\"{long}\"}}}}");
+        assert_eq!(say(&report), "p.toml:1: invalid key-value pair, expected key");
+        for (text, begin, end) in [
+            (
+                format!("users = \"{long}\""),
+                "p.toml:1: users: invalid type: string \"a b=a",
+                "=\", expected u32",
+            ),
+            (
+                format!("{good}then = \"{long}\""),
+                "p.toml:3: then: unknown variant `a b=a",
+                "`anew` or `stay`",
+            ),
+            (format!("{good}\"{long}\" = 1"), "p.toml:3: unknown field `a b=a", "`stream_share`, `then`"),
+        ] {
+            let said = say(&text);
+            assert!(said.starts_with(begin) && said.ends_with(end) && said.len() < 500, "{said}");
+        }
+    }
+
+    /// An editor finds a byte by its line and column.
+    #[test]
+    fn a_file_that_is_not_utf_8_is_refused_with_line_and_column() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("p.toml");
+        std::fs::write(&path, b"users = 10\n# \xec\x98\xa4 \xff\n").expect("written");
+        let said = load(path.to_str().expect("UTF-8")).expect_err("refused").to_string();
+        assert_eq!(
+            said,
+            format!("{}:2: the byte at column 5 is not UTF-8; save the file as UTF-8", path.display())
+        );
     }
 }

@@ -48,7 +48,10 @@ impl Tls {
             .map_err(|error| error.to_string())?;
         let mut config = match &self.trust {
             Trust::System => builder.with_root_certificates(of_this_machine()?).with_no_client_auth(),
-            Trust::Authorities(pem) => builder.with_root_certificates(of_file(pem)?).with_no_client_auth(),
+            Trust::Authorities(pem) => {
+                let roots = of_file(pem).map_err(|error| format!("--ca: {error}"))?;
+                builder.with_root_certificates(roots).with_no_client_auth()
+            }
             Trust::Anybody => builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
@@ -68,14 +71,18 @@ fn of_this_machine() -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-fn of_file(pem: &str) -> Result<RootCertStore, String> {
+/// The authorities of a file.
+///
+/// # Errors
+/// If it has none that can be trusted.
+pub(crate) fn of_file(pem: &str) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        let certificate = certificate.map_err(|_| "--ca: is not PEM".to_owned())?;
-        roots.add(certificate).map_err(|error| format!("--ca: {error}"))?;
+        let certificate = certificate.map_err(|_| "is not PEM".to_owned())?;
+        roots.add(certificate).map_err(|error| error.to_string())?;
     }
     if roots.is_empty() {
-        return Err("--ca: has no certificate; it must be PEM".to_owned());
+        return Err("has no certificate; it must be PEM".to_owned());
     }
     Ok(roots)
 }

@@ -63,7 +63,15 @@ fn each_mistake_is_reported_in_one_line() {
         (&["--start-at", "1700000000"], "--start-at 2023-11-14T22:13:20Z: is in the past; it is 20"),
         (&["--start-at", "2023-11-14T22:13:20Z"], "is in the past"),
         (&["--idle-timeout", "0"], "--idle-timeout"),
-        (&["--json", "/nosuch/run.json"], "/nosuch/run.json"),
+        (&["--sources", "192.0.2.7"], "loadgen: --sources 192.0.2.7: this machine has no such address"),
+        // Not only the first of them.
+        (
+            &["--sources", "127.255.255.255-128.0.0.1"],
+            "loadgen: --sources 128.0.0.0: this machine has no such address",
+        ),
+        (&["--profile", "/nosuch/p.toml"], "loadgen: --profile /nosuch/p.toml: No such file"),
+        (&["--json", "/nosuch/run.json"], "loadgen: --json /nosuch/run.json: No such file"),
+        (&["--html", "/nosuch/run.html"], "loadgen: --html /nosuch/run.html: No such file"),
         (&["--insecure"], "https://"),
         (&["--ca", "/nosuch.pem"], "/nosuch.pem"),
         (&["--ca", "a.pem", "--insecure"], "cannot be used with"),
@@ -78,7 +86,7 @@ fn each_mistake_is_reported_in_one_line() {
     // It has no certificate.
     let certificates = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let said = refusal(&["run", "--zone", "Z", "--target", "https://127.0.0.1:1", "--ca", certificates]);
-    assert!(said.contains("--ca: has no certificate"), "{said}");
+    assert!(said.contains(&format!("--ca {certificates}: has no certificate; it must be PEM")), "{said}");
     assert!(refusal(&["run", "--zone", "Z"]).contains("--target"));
     let find = ["find", "--zone", "Z", "--target", "http://127.0.0.1:1"];
     assert!(refusal(&[&find[..], &["--users", "10"]].concat()).contains("--from"));
@@ -95,6 +103,60 @@ fn each_mistake_is_reported_in_one_line() {
         let said = refusal(arguments);
         assert!(said.contains(why) && arguments.last().is_none_or(|last| said.contains(last)), "{said}");
     }
+}
+
+/// Whatever a file holds, the error is short.
+#[test]
+fn no_error_prints_a_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    let long = "a b=".repeat(5_000);
+    for (name, text) in [
+        ("text.json", format!("\"{long}\"")),
+        ("report.json", format!("{{\"verdict\":{{\"outcome\":\"{long}\"}}}}")),
+        ("key.toml", format!("\"{long}\" = 1")),
+        ("word.toml", long),
+    ] {
+        let path = path(name);
+        std::fs::write(&path, text).expect("written");
+        for arguments in [
+            &["run", "--zone", "Z", "--target", "http://127.0.0.1:1", "--profile", &path][..],
+            &["run", "--zone", "Z", "--target", "https://127.0.0.1:1", "--ca", &path],
+            &["merge", &path],
+        ] {
+            let said = refusal(arguments);
+            assert!(said.contains(&path) && said.len() < path.len() + 500, "{} bytes: {said}", said.len());
+        }
+    }
+    // A certificate that is not PEM, but DER.
+    std::fs::write(path("der"), b"\x30\x82\xff").expect("written");
+    let said = refusal(&["run", "--zone", "Z", "--target", "https://127.0.0.1:1", "--ca", &path("der")]);
+    assert!(said.contains(&format!("--ca {}: has no certificate; it must be PEM", path("der"))), "{said}");
+}
+
+/// Both reports may go to standard output, one at a time, and people read on standard error then.
+#[test]
+fn a_report_goes_to_standard_output() {
+    let (dir, path) = two_runs();
+    let merge = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loadgen"));
+        command.args(["merge", &path("1.json"), &path("2.json")]).args(more).current_dir(dir.path());
+        command.output().expect("loadgen runs")
+    };
+    for (option, begins) in [("--json", "{\"verdict\":"), ("--html", "<!doctype html>")] {
+        let ended = merge(&[option, "-"]);
+        let (out, said) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+        assert_eq!(ended.status.code(), Some(3), "{said}");
+        assert!(out.starts_with(begins) && said.contains("verdict: open"), "{option}: {out:.200} {said}");
+        assert!(!Path::new(&path("-")).exists(), "{option}");
+    }
+    let ended = merge(&["--json", "-", "--html", "-"]);
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!((ended.status.code(), ended.stdout.len()), (Some(2), 0), "{said}");
+    assert_eq!(said, "loadgen: --html -: would replace --json -; name another file\n");
+    // A file of this name has another spelling.
+    assert_eq!(merge(&["--html", "./-"]).status.code(), Some(3));
+    assert!(Path::new(&path("-")).exists());
 }
 
 /// Writes a run without users, which began at this time and has this number, as `loadgen run --json` does.
