@@ -366,8 +366,8 @@ impl<S: Store> Gate<S> {
         let _ = tokio::time::timeout(LOOK_WITHIN, all).await;
     }
 
-    /// A zone for operators as it is now: what the store says of it after this call. None if the zone is not served, or the store does not
-    /// say it within a second.
+    /// A zone for operators as it is now: what the store says of it after this call. None if the zone is not served, or the store
+    /// does not say it within a second.
     pub async fn view_of_now(&self, zone: &str) -> Option<OperatorView> {
         let room = self.rooms.load().get(zone).map(Arc::clone)?;
         let asked = tokio::time::Instant::now();

@@ -30,8 +30,8 @@ const EVENT_STREAM: &[u8] = b"text/event-stream";
 /// The largest reply that is read. A waiting room's reply has a few hundred bytes.
 const REPLY_BYTES: usize = 64 * 1024;
 
-/// What is said of a head that hyper does not read. It has room for 100 fields without asking for memory, and a limit of its own for
-/// them would take some for each reply.
+/// What is said of a head that hyper does not read. It has room for 100 fields without asking for memory, and a higher
+/// limit would take some for each reply.
 const HEAD_TOO_LARGE: &str = "the head of the reply has more than 8 KB or 100 fields";
 
 /// A reply.

@@ -202,8 +202,8 @@ pub fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
     Ok(profile)
 }
 
-/// Whether a text is the name of a field as TOML has it without quotes, and not the beginning of something else. All fields' names are
-/// short.
+/// Whether a text is the name of a field as TOML has it without quotes, and not the beginning of something else. The names of all
+/// fields are short.
 fn is_bare(text: &str) -> bool {
     (1..=40).contains(&text.len())
         && text.bytes().all(|byte| byte == b'_' || byte == b'-' || byte.is_ascii_alphanumeric())

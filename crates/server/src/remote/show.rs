@@ -629,8 +629,8 @@ mod tests {
         let unseen = json!({"dry_run": false, "zone": null, "before": {"policy": {}}, "etas": []});
         assert_eq!(
             change(&unseen),
-            "the zone was deleted; its line stays in the store\nit is not known who waits in it; all polls are refused from then on \
-             (404 unknown_zone), and nobody enters\n"
+            "the zone was deleted; its line stays in the store\nit is not known who waits in it; all polls are refused from then \
+             on (404 unknown_zone), and nobody enters\n"
         );
     }
 

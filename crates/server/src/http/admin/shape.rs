@@ -283,8 +283,8 @@ pub(in crate::http) struct ChangeShape {
     pub(in crate::http) before: Option<DefinitionShape>,
     /// How the change affects the waits, as of now. Empty if the zone is new, or the store does not say who waits.
     pub(in crate::http) etas: Vec<EtaChange>,
-    /// Which fields of the new definition contradict each other, and which draws it makes though their events have begun; for a zone that
-    /// is deleted, which routes lead there; and that the store does not say who waits. The change is made nevertheless.
+    /// Which fields of the new definition contradict each other, and which draws it makes though their events have begun; for a zone
+    /// that is deleted, which routes lead there; and that the store does not say who waits. The change is made nevertheless.
     pub(in crate::http) warnings: Vec<String>,
 }
 
