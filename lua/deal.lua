@@ -4,7 +4,7 @@
 --       number behind all of them
 -- ARGV  after zone.lua's: the draw; the first number that was not on the list, and the number that it becomes; the first number that
 --       is dealt, and the first one behind all of them; how many people are dealt; 1 to deal also if people left since the census; and
---       for each segment that is dealt its bits of who waits, and of who is present
+--       for each segment that is dealt its bits of who waits, of who is present, and of who does not come back
 -- Returns zone.lua's, then 1 if the line is dealt, now or before; 0 if this is not the draw that is due, or the state was lost and is not
 --         whole yet; 2 if people left since the census
 -- Cost  about 60 us for each segment that is dealt or moved.
@@ -41,7 +41,7 @@ for i = 1, #segments do
     touch(s)
     before[#before + 1] = s
     left = left + s.live
-    if s.index >= segment_of(frozen) and s.live > 0 then
+    if s.index >= segment_of(frozen) and s.live + s.ended > 0 then
       local below = s.index == segment_of(frozen) and frozen % SEGMENT or 0
       left = left - s.live + (below > 0 and call('BITCOUNT', s.live_key, 0, below - 1, 'BIT') or 0)
       moves[#moves + 1] = { from = s, below = below, to = by_index[s.index + segment_of(later) - segment_of(frozen)] }
@@ -74,19 +74,28 @@ local function drop_gone(s)
     bit = bit + 1
   end
 end
+-- Who does not come back has no place by the new number, either, though the state be lost that knows it.
+local function add_ended(s, bits)
+  if not string.find(bits, '[^%z]') then return end
+  call('DEL', KEYS[7])
+  call('SETRANGE', KEYS[7], floor(SEGMENT / 8), bits)
+  call('BITOP', 'OR', s.lost_key, s.lost_key, KEYS[7])
+  s.ended, s.changed = z.rev, true
+end
 local function count_people(s)
   drop_gone(s)
   for plane = 1, 4 do call('BITOP', 'AND', s.ages[plane], s.ages[plane], s.live_key) end
   set_live(s, call('BITCOUNT', s.live_key))
   set_present(s, call('BITCOUNT', s.here_key))
 end
-for i = 1, #ARGV - bits_at, 2 do
-  local s = by_index[segment_of(first) + (i - 1) / 2]
+for i = 1, #ARGV - bits_at, 3 do
+  local s = by_index[segment_of(first) + (i - 1) / 3]
   begin_dealt(s)
   call('SET', KEYS[6], ARGV[bits_at + i - 1])
   add(s.live_key, KEYS[6])
   call('SET', KEYS[6], ARGV[bits_at + i])
   add(s.here_key, KEYS[6])
+  add_ended(s, ARGV[bits_at + i + 1])
   count_people(s)
 end
 for _, move in ipairs(moves) do
@@ -98,6 +107,10 @@ for _, move in ipairs(moves) do
     local own = { s.live_key, s.here_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4] }
     local its = { to.live_key, to.here_key, to.ages[1], to.ages[2], to.ages[3], to.ages[4] }
     add(its[part], without_first(own[part], move.below))
+  end
+  if s.ended > 0 then
+    call('SET', KEYS[7], ended_of(s))
+    add_ended(to, call('GET', without_first(KEYS[7], move.below)) or '')
   end
   count_people(to)
 end

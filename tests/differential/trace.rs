@@ -387,11 +387,13 @@ impl Pair<'_> {
     fn census(&mut self) -> Census {
         // A clock that is held is not the wall clock of Redis.
         let without_wall = |census: Census| Census { unix_ms: 0, ..census };
-        let redis = without_wall(now(self.redis.line(&self.zone).census()).expect("lists"));
+        let mut redis = without_wall(now(self.redis.line(&self.zone).census()).expect("lists"));
+        // The rules lose no state.
+        let ended = std::mem::take(&mut redis.ended);
         let rules = without_wall(self.rules.census(self.at()));
         self.same("a census", &redis, &rules);
         self.call += 1;
-        rules
+        Census { ended, ..rules }
     }
 
     fn join(&mut self, count: u32, kinds: &mut Kinds) {

@@ -39,6 +39,9 @@ pub struct Census {
     pub is_recovering: bool,
     /// The segments in which anybody waits, in ascending order.
     pub segments: Vec<CensusSegment>,
+    /// Who does not come back, because they entered or gave up the place: segments in ascending order, with 1,024 words of bits each. None
+    /// where a state is never lost.
+    pub ended: Vec<(u64, Vec<u64>)>,
 }
 
 /// Who waits in a segment. Ticket `i` is bit `i % 64` of word `i / 64`.
@@ -63,6 +66,8 @@ pub struct Deal {
     pub later: u64,
     /// Who waits, by position: segments from [`LastDeal::from`] on.
     pub segments: Vec<CensusSegment>,
+    /// Who of the list does not come back, by position: for each of these segments, 1,024 words of bits.
+    pub ended: Vec<Vec<u64>>,
 }
 
 impl Deal {

@@ -54,6 +54,13 @@ fn round_up(number: u64) -> u64 {
     number.next_multiple_of(SEGMENT)
 }
 
+/// The tickets of a segment whose bits are set.
+fn tickets(index: u64, words: &[u64]) -> impl Iterator<Item = u64> {
+    (index * SEGMENT..)
+        .zip(words.iter().flat_map(|word| (0..64).map(move |bit| word >> bit & 1 == 1)))
+        .filter_map(|(seq, is_set)| is_set.then_some(seq))
+}
+
 impl CensusSegment {
     /// A segment in which nobody waits.
     #[must_use]
@@ -173,6 +180,15 @@ impl Lots {
         let segments = u64::from(self.listed).div_ceil(SEGMENT);
         let first = split(self.from).0;
         let mut dealt: Vec<CensusSegment> = (first..first + segments).map(CensusSegment::empty).collect();
+        let mut ended = vec![vec![0; SEGMENT_WORDS]; dealt.len()];
+        for (index, words) in &census.ended {
+            for seq in tickets(*index, words) {
+                let Some(at) = self.position(seq).map(|position| position as usize) else { continue };
+                if let Some(to) = ended.get_mut(at / SEGMENT_TICKETS) {
+                    to[at % SEGMENT_TICKETS / 64] |= 1 << (at % 64);
+                }
+            }
+        }
         for CensusSegment { index, live, here } in &census.segments {
             for (word, (live, here)) in live.iter().zip(here).enumerate() {
                 let mut left = *live;
@@ -191,7 +207,7 @@ impl Lots {
                 }
             }
         }
-        Deal { drawn: self.drawn(), frozen: self.frozen, later: self.later(), segments: dealt }
+        Deal { drawn: self.drawn(), frozen: self.frozen, later: self.later(), segments: dealt, ended }
     }
 }
 
@@ -227,6 +243,27 @@ mod tests {
         assert_eq!([from - 1, from + 4, end].map(|number| lots.origin(number)), [None; 3]);
         assert_eq!((lots.place(5), lots.place(7 * SEGMENT + 1)), (Some(5), Some(65_537)));
         assert_eq!((lots.place(7 * SEGMENT + 4), lots.place(SEGMENT)), (None, None));
+    }
+
+    #[test]
+    fn who_does_not_come_back_has_no_place_by_the_new_number() {
+        let list = [(0, words([3, 5])), (7, words([0, 1]))];
+        let lots = Lots::new(9, 7 * SEGMENT + 4, &list, &[2, 0, 3, 1]).expect("fits");
+        let here = |index, seqs: [usize; 1]| CensusSegment { index, live: words(seqs), here: words(seqs) };
+        let census = Census {
+            now_ms: 0,
+            unix_ms: 0,
+            next: 7 * SEGMENT + 9,
+            drawn: LastDeal::default(),
+            settled_ms: 0,
+            is_recovering: false,
+            segments: vec![here(0, [3]), here(7, [1])],
+            // 4 was not on the list, 6 came later.
+            ended: vec![(0, words([4, 5])), (7, words([0, 6]))],
+        };
+        let deal = lots.deal(&census);
+        assert_eq!(deal.segments[0].live, words([2, 1]));
+        assert_eq!(deal.ended, [words([0, 3])]);
     }
 
     #[test]

@@ -13,14 +13,15 @@ impl Auditor {
     /// A server reads tickets by these lots from now on. `first` are those by which one did so first. The draw is held again only if the
     /// store lost its record while no server ran that knew it.
     pub(crate) fn draws(&mut self, now: u64, server: usize, first: &Arc<Lots>, lots: &Arc<Lots>) {
-        self.draw_read.push((server, now));
         if self.lots.is_none() {
             (self.lots, self.drawn_ms) = (Some(Arc::clone(first)), now);
         }
+        let is_lost = self.is_draw_lost(now);
+        self.draw_read.push((server, now));
         if first == lots || self.is_drawn_anew {
             return;
         }
-        if self.nobody_knows(self.drawn_ms, now) {
+        if is_lost || self.nobody_knows(self.drawn_ms, now) {
             self.is_drawn_anew = true;
             self.judged.drawn_anew += 1;
             return;
@@ -30,6 +31,16 @@ impl Auditor {
             Promise::DrawnTwice,
             format!("{now} ms: server {server} has {has} people on the list, not {had}"),
         );
+    }
+
+    /// Whether the draw was held in a part of a divided network, and all servers have ended that knew it.
+    fn is_draw_lost(&self, now: u64) -> bool {
+        let knows = |&(server, read): &(usize, u64)| {
+            let is_it = |life: &Life| life.server == server && life.from <= read && life.until >= now;
+            self.lives.iter().any(is_it)
+        };
+        let is_within = |&(from, until): &(u64, u64)| from <= self.drawn_ms && self.drawn_ms <= until;
+        self.divided.iter().any(is_within) && !self.draw_read.iter().any(knows)
     }
 
     /// Whether a state that answered a call is dealt by the draw.

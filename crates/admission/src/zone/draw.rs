@@ -59,6 +59,7 @@ impl Zone {
             settled_ms: 0,
             is_recovering: false,
             segments,
+            ended: Vec::new(),
         }
     }
 

@@ -4,17 +4,24 @@
 //! the number that it drew, and answers with a token of that. Invariants: a ticket whose number this server does not know yet is told to
 //! wait, never that it is gone; the rules of the line see only numbers of the line.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use admission::{Census, Deal, Dealt, LastDeal, Lots, Position, Ticket};
 use store::{Line, StoreError};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::Room;
 use crate::reply::{Reason, Refusal, Reply, WaitStatus};
 
 /// When whoever waits for the own number should ask again, in milliseconds.
 const ASK_AGAIN_MS: u32 = 1_000;
+
+/// How long a server that reaches the store takes to learn a draw by which the line is dealt, and how often to look whether it has.
+const LEARNT_WITHIN: Duration = Duration::from_secs(3);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// What a ticket is in the line as it is dealt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,14 +48,19 @@ impl<L: Line> Room<L> {
         Lot::Ticket(Ticket { seq: number.unwrap_or(ticket.seq), ..ticket })
     }
 
-    /// The ticket in the line of a holder who leaves.
+    /// The ticket in the line of a holder who leaves. A server learns the draw about a second after the one that dealt the line: who closes a
+    /// page asks only once.
     ///
     /// # Errors
-    /// [`Refusal::StoreAway`] if this server does not know the number yet.
-    pub(crate) fn ticket_to_leave(&self, ticket: Ticket) -> Result<Ticket, Refusal> {
-        match self.lot_of(ticket, self.drawn()) {
-            Lot::Ticket(ticket) => Ok(ticket),
-            Lot::NotYet => Err(Refusal::StoreAway { retry_after_s: 1 }),
+    /// [`Refusal::StoreAway`] if this server does not learn the number soon.
+    pub(super) async fn ticket_to_leave(&self, ticket: Ticket) -> Result<Ticket, Refusal> {
+        let until = Instant::now() + LEARNT_WITHIN;
+        loop {
+            match self.lot_of(ticket, self.drawn()) {
+                Lot::Ticket(ticket) => return Ok(ticket),
+                Lot::NotYet if Instant::now() < until => sleep(LOOK_AGAIN).await,
+                Lot::NotYet => return Err(Refusal::StoreAway { retry_after_s: 1 }),
+            }
         }
     }
 

@@ -88,7 +88,7 @@ impl<L: Line> Room<L> {
             proof: Proof::Token,
             address,
         };
-        let asked = self.ticket_to_leave(ticket)?;
+        let asked = self.ticket_to_leave(ticket).await?;
         let left = self.leave(leaver(asked), trips).await;
         if left != Err(Refusal::Gone) || self.policy().opens_at.draw == 0 && self.drawn().draw == 0 {
             return left;
@@ -97,7 +97,7 @@ impl<L: Line> Room<L> {
         self.order_renewal();
         // Without a new view, the store is away.
         let _ = timeout(LEAVE_TIMEOUT, self.settled()).await;
-        match self.ticket_to_leave(ticket)? {
+        match self.ticket_to_leave(ticket).await? {
             known if known == asked => left,
             known => self.leave(leaver(known), trips).await,
         }

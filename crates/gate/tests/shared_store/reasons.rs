@@ -146,6 +146,31 @@ fn whoever_leaves_as_the_line_is_dealt_gives_up_the_new_number() {
     });
 }
 
+/// The line is dealt, and this server reads the draw a little later.
+#[test]
+fn whoever_leaves_before_the_draw_is_read_gives_up_the_place() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let opens_at = Opening { unix_s: 1_790_000_060, draw: 1 };
+        let server = serve_one(&fake, &zones(&["z"], Policy { opens_at, ..Policy::default() })).await;
+        let (z, line) = (zone("z"), fake.line(&zone("z")));
+        let (token, _) = waits(&server.gate.join("z").await.expect("served"));
+        let census = line.census().await.expect("there is a line");
+        let list: Vec<_> = census.segments.iter().map(|of| (of.index, of.live.clone())).collect();
+        let lots = Lots::new(1, census.next, &list, &[0]).expect("one person");
+        assert_eq!(line.deal(lots.deal(&census), false).await, Ok(Dealt::Done));
+        pass(1.5).await;
+        let holder = server.gate.holder("z", &token).await.expect("its token");
+        let reads = async {
+            pass(0.9).await;
+            server.gate.add_lots(&z, Arc::new(lots));
+        };
+        let mut trips = Trips::unwatched();
+        let (left, ()) = tokio::join!(holder.leave(0, &mut trips), reads);
+        assert_eq!(left, Ok(Departure::Place));
+    });
+}
+
 #[test]
 fn whoever_asks_the_store_as_the_line_is_dealt_is_told_the_new_place() {
     in_virtual_time(async {

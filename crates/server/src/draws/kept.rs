@@ -225,6 +225,7 @@ mod tests {
             settled_ms: 0,
             is_recovering: false,
             segments: vec![first, second],
+            ended: Vec::new(),
         }
     }
 

@@ -28,6 +28,11 @@ impl<C: Client> Redis<C> {
             self.run_on_line(zone, &scripts::CENSUS, |used| used, Vec::new).await?;
         let (settled_ms, recovers) = (rest.number()?, rest.number()?);
         let (mut names, mut live, mut here) = (rest.list()?, rest.list()?, rest.list()?);
+        let (mut ended_names, mut bits) = (rest.list()?, rest.list()?);
+        let mut ended = Vec::new();
+        while !ended_names.is_empty() {
+            ended.push((ended_names.number()?, words(&mut bits)?));
+        }
         let mut listed = Vec::with_capacity(names.len());
         while !names.is_empty() {
             listed.push(CensusSegment {
@@ -44,6 +49,7 @@ impl<C: Client> Redis<C> {
             settled_ms,
             is_recovering: recovers == 1,
             segments: listed,
+            ended,
         })
     }
 
@@ -72,9 +78,10 @@ impl<C: Client> Redis<C> {
             ]
             .map(text)
             .into();
-            for dealt in &deal.segments {
-                args.push(wire::bitmap_of(&dealt.live).collect::<Vec<u8>>().into());
-                args.push(wire::bitmap_of(&dealt.here).collect::<Vec<u8>>().into());
+            for (dealt, ended) in deal.segments.iter().zip(&deal.ended) {
+                for words in [&dealt.live, &dealt.here, ended] {
+                    args.push(wire::bitmap_of(words).collect::<Vec<u8>>().into());
+                }
             }
             args
         };

@@ -69,7 +69,7 @@ impl Modify for Refusals {
                     "/traffic/leave" => of_leave,
                     "/traffic/stream" => of_stream,
                     "/draws/{zone}/{event}" | "/draws/{zone}/{event}/record" => {
-                        &[NOT_FOUND, NO_DRAW, UNKNOWN_ZONE]
+                        &[NOT_FOUND, NO_DRAW, UNKNOWN_ZONE, STORE_AWAY]
                     }
                     "/draws/{zone}/{event}/receipt" => of_receipt,
                     "/traffic/notice" | "/traffic/stock" => {

@@ -22,14 +22,14 @@ use crate::http::{
     context::RequestContext,
     draw_path::DrawInPath,
     origin,
-    problem::{NO_DRAW, Problem, UNKNOWN_ZONE, WRONG_TYPE},
+    problem::{NO_DRAW, Problem, WRONG_TYPE},
     request,
 };
 
 impl PublicState {
-    fn draw_event(&self, path: &DrawInPath) -> Result<Event, Problem> {
+    async fn draw_event(&self, path: &DrawInPath) -> Result<Event, Problem> {
         if self.gate.policy(path.zone.as_str()).is_none() {
-            return Err(UNKNOWN_ZONE.into());
+            return Err(self.no_zone(path.zone.as_str()).await);
         }
         path.event(&self.draws)
     }
@@ -56,7 +56,7 @@ fn published(json: String, age_s: u32) -> Response<Full<Bytes>> {
     responses((status = 200, body = documented::Draw)),
 )]
 pub(super) async fn draw(State(state): State<PublicState>, path: DrawInPath) -> Replied {
-    let event = state.draw_event(&path)?;
+    let event = state.draw_event(&path).await?;
     let shown = state.draws.announcement(&path.zone, &event);
     Ok(published(shown.to_string(), 1))
 }
@@ -71,7 +71,7 @@ pub(super) async fn draw(State(state): State<PublicState>, path: DrawInPath) -> 
     responses((status = 200, description = "As described in the page about the draw", content_type = "application/json", body = String)),
 )]
 pub(super) async fn record(State(state): State<PublicState>, path: DrawInPath) -> Replied {
-    let event = state.draw_event(&path)?;
+    let event = state.draw_event(&path).await?;
     let record = state.draws.kept(&path.zone, &event).and_then(|kept| kept.record());
     let record = record.ok_or_else(|| Problem::new(NO_DRAW, "it has not taken place yet"))?;
     Ok(published(record.to_json(), 60))
@@ -102,7 +102,7 @@ pub(super) async fn receipt(
     if named != path.zone.as_str() {
         return Err(Problem::new(WRONG_TYPE, "`zoneId` must be the zone in the path"));
     }
-    let event = state.draw_event(&path)?;
+    let event = state.draw_event(&path).await?;
     let token = token.as_deref().unwrap_or_default().as_bytes();
     let holder = state.gate.holder(path.zone.as_str(), token).await?;
     requests.obey(holder.ask_limits(&state.limits, context.client.0).await.as_ref())?;

@@ -42,7 +42,7 @@ fn zone_of(query: Option<&str>) -> Result<Cow<'_, str>, Problem> {
 
 impl PublicState {
     /// What to say of a zone that is not served: a store that does not answer may keep it.
-    async fn no_zone(&self, zone: &str) -> Problem {
+    pub(super) async fn no_zone(&self, zone: &str) -> Problem {
         if self.gate.may_keep(zone).await {
             Problem::from(STORE_AWAY).retry_after(3)
         } else {
