@@ -41,7 +41,7 @@ macro_rules! codes {
 }
 
 codes! {
-    MALFORMED_HTTP = 400 "malformed_http" "The request is not valid HTTP/1.1";
+    MALFORMED_HTTP = 400 "malformed_http" "The request is not valid HTTP";
     MALFORMED_JSON = 400 "malformed_json" "The body is not valid JSON";
     MISSING_FIELD = 400 "missing_field" "A field is missing";
     ODD_TARGET = 400 "odd_target" "Servers could read too many paths in this address";
