@@ -17,7 +17,7 @@ use crate::{
 const HELD: &str = "mode = \"hold\"\npolling_period_ms = 500\nidle_timeout_s = 10";
 const PROXY: &str = "trusted_proxies = [\"127.0.0.1\"]\n";
 const SITE: &str = "[[route]]\nzone = \"Z\"\n";
-const POLL: (&str, &str) = ("Weir-Poll", "page");
+const POLL: (&str, &str) = ("Weir-Poll", "page; given=Z");
 const PAGE: (&str, &str) = ("Accept", "text/html,application/xhtml+xml,*/*;q=0.8");
 
 pub(crate) fn config(zones: &str, routes: &str) -> String {
@@ -93,6 +93,179 @@ fn moves(weir: &Weir) {
     weir.setup()
         .write_config(&config(&zone("Z", 60_000, "polling_period_ms = 500\nidle_timeout_s = 10"), SITE));
     weir.signal(Signal::HUP);
+}
+
+/// The waiting page in a browser: it says which cookies it was given, as its script does.
+struct Page {
+    visitor: Visitor,
+    given: Vec<String>,
+    target: &'static str,
+}
+
+impl Page {
+    fn open(mut visitor: Visitor, line: &str, headers: &[(&str, &str)]) -> Self {
+        let (_, target) = line.split_once(' ').expect("a method and a target");
+        let target = target.to_owned().leak();
+        let headers = [&[PAGE], headers].concat();
+        let reply = visitor.ask(line, &headers);
+        let settings = reply.text().split_once("id=\"weir\">").expect("the page").1;
+        let settings = settings.split_once("</script>").expect("an end").0;
+        let settings: serde_json::Value = serde_json::from_str(settings).expect("JSON");
+        let mut page = Self { visitor, given: Vec::new(), target };
+        page.hear(&settings["given"]);
+        page
+    }
+
+    fn hear(&mut self, given: &serde_json::Value) {
+        if let Some(given) = given.as_array() {
+            self.given = given.iter().map(|zone| zone.as_str().expect("a zone").to_owned()).collect();
+        }
+    }
+
+    /// What the script is told, as code.
+    fn poll(&mut self) -> String {
+        let said = format!("page; given={}", self.given.join(" "));
+        let line = format!("GET {}", self.target);
+        let reply = self.visitor.ask(&line, &[("Accept", "application/json"), ("Weir-Poll", &said)]);
+        self.hear(&reply.json()["shown"]["given"]);
+        reply.problem()
+    }
+
+    /// The same in a browser that keeps no cookies.
+    fn poll_without_cookies(&mut self) -> String {
+        self.visitor.cookies.clear();
+        self.poll()
+    }
+}
+
+fn joined(weir: &Weir) -> u64 {
+    let metrics = weir.admin_get("/metrics");
+    let line =
+        metrics.text().lines().find_map(|line| line.strip_prefix("weir_zone_joined_total{zone=\"Z\"} "));
+    line.map_or(0, |n| n.parse().expect("a number"))
+}
+
+/// A page whose visitor has no place yet takes one as soon as there is one. A browser that keeps no cookies takes one and no more.
+pub(crate) fn a_page_without_a_place_takes_one() {
+    let at = |more: &str| config(&zone("Z", 60_000, &format!("{HELD}\n{more}")), SITE);
+    let closed = HELD.replace("hold", "closed");
+    let weir = Setup::new(&config(&zone("Z", 60_000, &closed), SITE)).start();
+    let mut ada = Page::open(Visitor::of(&weir), "GET /a", &[]);
+    let mut eve = Page::open(Visitor::of(&weir), "GET /a", &[]);
+    // The page that stands in place of the reply to a form of another site.
+    let mut ben = Page::open(Visitor::of(&weir), "POST /a", &[("Origin", "http://pay.example")]);
+    for page in [&mut ada, &mut ben, &mut eve] {
+        assert_eq!((page.poll().as_str(), page.visitor.cookies.len()), ("zone_closed", 0));
+    }
+    weir.setup().write_config(&at("max_waiting = 2"));
+    weir.signal(Signal::HUP);
+    let opens = |page: &mut Page| (page.poll() == "waiting").then_some(());
+    eventually("the zone opens", || opens(&mut ada));
+    assert_eq!(ada.poll(), "waiting");
+    assert_eq!((ben.poll().as_str(), ben.poll().as_str()), ("waiting", "waiting"));
+    assert_eq!(
+        (eve.poll_without_cookies().as_str(), eve.poll_without_cookies().as_str()),
+        ("zone_full", "zone_full")
+    );
+    let mut full = Page::open(Visitor::of(&weir), "GET /a", &[]);
+    assert_eq!(full.poll(), "zone_full");
+    weir.setup().write_config(&at("max_waiting = 100"));
+    weir.signal(Signal::HUP);
+    eventually("there is room", || opens(&mut full));
+
+    // The cookie was sent back before, and is gone now: an hour has passed, or another tab has left.
+    ada.visitor.cookies.clear();
+    assert_eq!((ada.poll().as_str(), ada.poll().as_str()), ("waiting", "waiting"));
+    // The key of the place is forgotten.
+    ben.visitor.cookies.insert("weir-Z".to_owned(), format!("p{}", "A".repeat(52)));
+    assert_eq!((ben.poll().as_str(), ben.poll().as_str()), ("waiting", "waiting"));
+
+    eventually("five have joined", || (joined(&weir) == 5).then_some(()));
+    assert_eq!(eve.poll_without_cookies(), "waiting", "it could keep the cookie");
+    for _ in 0..5 {
+        assert_eq!(eve.poll_without_cookies(), "no_cookie");
+    }
+    let mut new = Page::open(Visitor::of(&weir), "GET /a", &[]);
+    for _ in 0..5 {
+        assert_eq!(new.poll_without_cookies(), "no_cookie");
+    }
+    eventually("two more have joined", || (joined(&weir) == 7).then_some(()));
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    assert_eq!(joined(&weir), 7, "and no more");
+}
+
+/// A page waits on while its address goes to another zone, is denied, and is no address of a rule.
+pub(crate) fn a_page_follows_the_routes() {
+    let zones = zone("Z", 60_000, HELD) + &zone("Y", 60_000, HELD) + &zone("OPEN", 60_000, "mode = \"open\"");
+    let weir = Setup::new(&config(&zones, SITE)).start();
+    let (mut ada, mut new) =
+        (Page::open(Visitor::of(&weir), "GET /a", &[]), Page::open(Visitor::of(&weir), "GET /a", &[]));
+    let mut eve = Page::open(Visitor::of(&weir), "GET /a", &[]);
+    assert_eq!((ada.poll().as_str(), ada.given.len()), ("waiting", 0));
+    let goes = |routes: &str, said: &str, page: &mut Page| {
+        weir.setup().write_config(&config(&zones, routes));
+        weir.signal(Signal::HUP);
+        eventually(said, || {
+            let reply = Visitor::of(&weir).ask("GET /a", &[("Weir-Poll", "page; given=")]);
+            (reply.problem() == said && (said != "waiting" || reply.text().contains("[\"Y\"]"))).then_some(())
+        });
+        page.poll()
+    };
+    assert_eq!(goes("[[route]]\nzone = \"Y\"\n", "waiting", &mut ada), "waiting");
+    assert!(ada.visitor.cookies.contains_key("weir-Y"), "{:?}", ada.visitor.cookies);
+    assert_eq!(
+        (new.poll().as_str(), new.poll().as_str(), ada.poll().as_str()),
+        ("waiting", "waiting", "waiting")
+    );
+    assert_eq!(eve.poll_without_cookies(), "waiting", "it could keep this cookie");
+    assert_eq!(
+        (eve.poll_without_cookies().as_str(), eve.poll_without_cookies().as_str()),
+        ("no_cookie", "no_cookie")
+    );
+
+    assert_eq!(goes("[[route]]\ndeny = true\n", "denied", &mut ada), "denied");
+    let reply = ada.visitor.ask("GET /a", &[POLL, ("Accept-Language", "ko")]);
+    assert_eq!((reply.status, &reply.json()["canEnter"]), (403, &false.into()));
+    assert_eq!(reply.json()["shown"]["heading"], "여기서는 계속할 수 없습니다");
+    // At 403 nginx would not ask for the words.
+    assert_eq!(ada.visitor.ask_at("/gate/check?answer=status", "GET /a", &[POLL]).status, 401);
+    assert_eq!(ada.visitor.ask_at("/gate/check?answer=status", "GET /a", &[]).status, 403);
+    let reply = ada.visitor.ask_at("/gate/check?answer=page", "GET /a", &[POLL]);
+    assert_eq!((reply.status, reply.problem().as_str()), (403, "denied"));
+    assert_eq!(
+        goes("[[route]]\nzone = \"Z\"\nhost = \"other.example\"\n", "misdirected", &mut ada),
+        "misdirected"
+    );
+    let reply = ada.visitor.ask("GET /a", &[POLL]);
+    assert!(reply.json()["shown"]["explanation"].is_string(), "{reply:?}");
+
+    // An address that is readable as two zones: the first one lets the visitor in, and then there is a place in the next one.
+    let both = "[[route]]\nzone = \"Z\"\npath = \"/a/*\"\n[[route]]\nzone = \"Y\"\npath = \"/b/*\"\n";
+    let open = zones.replacen("mode = \"hold\"", "mode = \"open\"", 1);
+    weir.setup().write_config(&config(&zones, both));
+    weir.signal(Signal::HUP);
+    let mut ada = eventually("both are in force", || {
+        let mut visitor = Visitor::of(&weir);
+        (visitor.get("/a/..%2fb/1").problem() == "waiting" && visitor.get("/").status == 200).then(|| {
+            visitor.cookies.clear();
+            Page::open(visitor, "GET /a/..%2fb/1", &[])
+        })
+    });
+    assert_eq!((ada.poll().as_str(), ada.visitor.cookies.len()), ("waiting", 1));
+    weir.setup().write_config(&config(&open, both));
+    weir.signal(Signal::HUP);
+    eventually("the place in the next zone", || {
+        assert_eq!(ada.poll(), "waiting");
+        ada.visitor.cookies.contains_key("weir-Y").then_some(())
+    });
+    assert_eq!(ada.poll(), "waiting");
+    // A browser without cookies takes one of each.
+    let mut eve = Page::open(Visitor::of(&weir), "GET /a/..%2fb/1", &[]);
+    assert_eq!(eve.given, ["Y", "Z"]);
+    assert_eq!(
+        (eve.poll_without_cookies().as_str(), eve.poll_without_cookies().as_str()),
+        ("no_cookie", "no_cookie")
+    );
 }
 
 /// The whole way of a visitor: the page at the address that was asked for, the place, the turn, and the visit.
@@ -821,7 +994,7 @@ pub(crate) fn problem_of(code: &str) -> Reply {
             visitor.address = "203.0.113.99";
             visitor.ask("POST /.weir/leave", &[])
         }
-        "no_cookie" => visitor.ask("GET /open", &[POLL]),
+        "no_cookie" => visitor.ask("GET /open", &[("Weir-Poll", "page; given=OPEN")]),
         "no_place" => visitor.ask("GET /open", &[("Sec-Purpose", "prefetch")]),
         _ => {
             visitor.get("/open");

@@ -130,6 +130,8 @@ fn together() -> Vec<Trial> {
         check::what_nobody_asked_for_takes_no_place,
         check::a_return_from_another_site_keeps_the_visit,
         check::a_browser_without_cookies_is_not_sent_round,
+        check::a_page_without_a_place_takes_one,
+        check::a_page_follows_the_routes,
         check::a_visitor_with_a_long_head_is_not_shut_out,
         check::one_client_does_not_fill_a_zone_with_visits_that_nobody_uses,
         check::one_client_does_not_fill_a_zone_with_requests_at_the_same_time,

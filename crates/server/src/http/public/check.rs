@@ -6,6 +6,7 @@
 //! | `envoy` | the same over gRPC, and the reply |
 //! | `set_cookie` | the cookies that replies give out |
 //! | `newcomer` | whether a request may take a new place |
+//! | `poll` | what the page's script says with its questions |
 //! | `page` | what a visitor sees who may not go on |
 //!
 //! The crate `check` decides which route a request has to obey. Here its zone is asked, and the reply is worded. A visitor with an
@@ -18,6 +19,7 @@ mod asked;
 pub mod envoy;
 mod newcomer;
 mod page;
+mod poll;
 mod set_cookie;
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
@@ -34,7 +36,7 @@ use gate::{Refusal, Reply, Trips, WaitStatus, limits::LimitAnswer};
 use http_body_util::Full;
 use hyper::{
     HeaderMap, Method, Response, StatusCode, Uri,
-    header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, SET_COOKIE},
+    header::{CONNECTION, CONTENT_TYPE, HeaderValue, LOCATION, RETRY_AFTER, SET_COOKIE},
 };
 use tokio::time::Instant;
 
@@ -47,8 +49,8 @@ use crate::{
         counted_addresses::address_digest,
         origin,
         problem::{
-            ADMITTED, DENIED, LEFT, MISDIRECTED, NO_PLACE, NOT_FOUND, NOTHING_TO_LEAVE, ODD_TARGET,
-            OTHER_ADDRESS, Problem, STORE_AWAY, UNTRUSTED_PROXY, WAITING,
+            ADMITTED, DENIED, LEFT, MISDIRECTED, NO_COOKIE, NO_PLACE, NOT_FOUND, NOTHING_TO_LEAVE,
+            ODD_TARGET, OTHER_ADDRESS, Problem, STORE_AWAY, UNTRUSTED_PROXY, WAITING,
         },
         routes_in_force::{CheckResult, InForce},
         waiting_page::language::Language,
@@ -58,15 +60,7 @@ pub(super) use asked::PATH;
 use asked::{Asked, Wanted, accepts_page};
 use newcomer::{NoPlace, no_place};
 use page::{Blocked, Why};
-
-/// The page's script sends this with its questions. They get no 200, so that they never reach the site.
-const POLL: HeaderName = HeaderName::from_static("weir-poll");
-
-/// Its value on a page that stands in place of the reply to a form.
-const OF_FORM: &[u8] = b"form";
-
-/// Its value with the first question of a page that stands in place of the reply to a form of another site: it has no place yet.
-const FIRST: &[u8] = b"first";
+use poll::Poll;
 
 /// How long a zone and its limits may take to answer a check. A store that hangs counts as away after that, so a proxy never takes a slow
 /// store for a Weir that is away, and opens nothing for it. The recipes' proxies wait 3 s for a reply.
@@ -166,18 +160,33 @@ async fn decide(
             use_visits(state, in_force, asked, headers);
             (index, (CheckResult::Through, asked.through(cookie)))
         }
-        Decision::Denied { index } => {
-            (index, (CheckResult::Denied, asked.finish(Problem::from(DENIED).into_reply())))
-        }
+        Decision::Denied { index } => (index, (CheckResult::Denied, refused(asked, headers, DENIED.into()))),
         Decision::Gated { index, gated, further } => {
-            let call = |gated| Call { state, in_force, asked, headers, client, gated, context };
-            let (mut index, mut answer) = (index, call(gated).answer().await);
+            let poll = Poll::of(headers);
+            let call = Call {
+                state,
+                in_force,
+                asked,
+                headers,
+                client,
+                gated,
+                context,
+                poll: poll.as_ref(),
+                before: &[],
+            };
+            let (mut index, mut answer) = (index, call.answer().await);
+            let (mut gated, mut given) = (gated, Vec::new());
             // The further zones are asked as long as all before are open. The cookies of those go along with the reply.
-            for (next, gated) in further {
+            for (next, next_gated) in further {
                 if !matches!(answer.0, CheckResult::Visit | CheckResult::Entered) {
                     break;
                 }
-                let before = std::mem::replace(&mut answer, call(gated).answer().await).1;
+                if answer.1.headers().contains_key(SET_COOKIE) {
+                    given.push(gated);
+                }
+                gated = next_gated;
+                let before =
+                    std::mem::replace(&mut answer, Call { gated, before: &given, ..call }.answer().await).1;
                 for cookie in before.headers().get_all(SET_COOKIE) {
                     answer.1.headers_mut().append(SET_COOKIE, cookie.clone());
                 }
@@ -188,16 +197,36 @@ async fn decide(
         Decision::Misdirected => {
             state.routes.refused.inc();
             let what = "this is no host, or the rules of this site name hosts, and not this one; correct the host, or add it to a route";
-            return asked.finish(Problem::new(MISDIRECTED, what).into_reply());
+            return refused(asked, headers, Problem::new(MISDIRECTED, what));
         }
         Decision::Unreadable => {
             state.routes.refused.inc();
             let what = "write the address in its plain form, without encoded characters that need no code";
-            return asked.finish(Problem::new(ODD_TARGET, what).into_reply());
+            return refused(asked, headers, Problem::new(ODD_TARGET, what));
         }
     };
     in_force.counts(index)[counted as usize].inc();
     reply
+}
+
+/// The reply to a request that no zone is asked about. A page that waits shows why: the routes may have changed meanwhile.
+fn refused(asked: &Asked<'_>, headers: &HeaderMap, problem: Problem) -> Response<Full<bytes::Bytes>> {
+    let Some(poll) = Poll::of(headers) else { return asked.finish(problem.into_reply()) };
+    let blocked = Blocked {
+        why: Why::Refused(&problem),
+        language: Language::choose(None, headers),
+        is_safe: is_safe(&asked.method) && !poll.is_of_form,
+        idle_timeout_s: None,
+        notice: "",
+        stock: None,
+        given: None,
+    };
+    let mut response = asked.finish(blocked.document(problem.clone()));
+    if asked.wanted == Wanted::Status {
+        // At 403 nginx does not ask for the page, and the script would see nothing of Weir.
+        *response.status_mut() = StatusCode::UNAUTHORIZED;
+    }
+    response
 }
 
 /// Notes that a browser sent the cookies of these visits, with a request that waits for no zone.
@@ -353,6 +382,7 @@ impl Asked<'_> {
 }
 
 /// A question about a request that a zone is for.
+#[derive(Clone, Copy)]
 struct Call<'a> {
     state: &'a PublicState,
     in_force: &'a InForce,
@@ -361,6 +391,10 @@ struct Call<'a> {
     client: Client,
     gated: &'a Gated,
     context: &'a RequestContext,
+    /// What the page's script says, if it asks.
+    poll: Option<&'a Poll<'a>>,
+    /// The zones asked before whose cookies go along with this reply.
+    before: &'a [&'a Gated],
 }
 
 /// What the zone says to a visitor without an open visit.
@@ -393,7 +427,7 @@ impl<'a> Places<'a> {
     }
 }
 
-impl Call<'_> {
+impl<'a> Call<'a> {
     async fn answer(&self) -> (CheckResult, Response<Full<bytes::Bytes>>) {
         let (zone, now_s) = (&self.gated.zone, clock::unix_ms() / 1_000);
         let name = self.gated.cookie.get(self.asked.is_secure);
@@ -416,7 +450,7 @@ impl Call<'_> {
                     self.state.unused_visits.is_used(zone, &visit);
                 }
                 // Some browsers send only a cookie that they just got with the form that the page is about to send again.
-                let is_first = self.headers.get(POLL).is_some_and(|page| page.as_bytes() == FIRST);
+                let is_first = self.poll.is_some_and(|poll| poll.is_first);
                 let renewed = state == VisitState::Renew || is_first || self.headers.contains_key(GIVEN);
                 let cookie = renewed.then(|| self.visit_cookie(name, visit.seen_at(now_s), now_s));
                 return (CheckResult::Visit, self.let_in(cookie));
@@ -440,19 +474,21 @@ impl Call<'_> {
                         opens_in_ms: 0,
                     };
                     let why = Why::Waiting { status, is_drawn: false };
-                    let mut response = self.blocked(why, WAITING.into());
+                    let mut response = self.blocked(why, WAITING.into(), true);
                     response.headers_mut().insert(SET_COOKIE, cookie);
                     return (CheckResult::Entered, response);
                 }
                 (CheckResult::Entered, self.let_in(Some(cookie)))
             }
             Ok(ZoneAnswer::Waits { why, token }) => {
-                let mut response = self.blocked(why, WAITING.into());
+                let mut response = self.blocked(why, WAITING.into(), true);
                 let cookie = set_cookie::of_place(name, &token, self.asked.is_secure);
                 response.headers_mut().insert(SET_COOKIE, cookie);
                 (CheckResult::Waits, response)
             }
-            Err(problem) => (CheckResult::Refused, self.blocked(Why::Refused(&problem), problem.clone())),
+            Err(problem) => {
+                (CheckResult::Refused, self.blocked(Why::Refused(&problem), problem.clone(), false))
+            }
         };
         if let Some(limit) = limit {
             write_limit(&limit, response.headers_mut());
@@ -514,7 +550,10 @@ impl Call<'_> {
     /// Refuses a new place to what no visitor asked for.
     fn may_take_place(&self, has_place: bool) -> Result<(), Problem> {
         let has_cookie = has_place || self.has_cookie();
-        match no_place(self.asked, self.headers, has_cookie, &self.state.requests.cors_origins) {
+        if !has_cookie && self.poll.is_some_and(|poll| poll.was_given(self.gated.zone.as_str())) {
+            return Err(NO_COOKIE.into());
+        }
+        match no_place(self.asked, self.headers, &self.state.requests.cors_origins) {
             None => Ok(()),
             Some(NoPlace::Refused(problem)) => Err(problem),
             Some(NoPlace::PageOfForm) => Err(Problem::from(NO_PLACE).retry_after(1)),
@@ -523,7 +562,11 @@ impl Call<'_> {
 
     /// Whether the browser sent a cookie of the zone, so that it keeps the one that it gets.
     fn has_cookie(&self) -> bool {
-        let name = self.gated.cookie.get(self.asked.is_secure);
+        self.has_cookie_of(self.gated)
+    }
+
+    fn has_cookie_of(&self, gated: &Gated) -> bool {
+        let name = gated.cookie.get(self.asked.is_secure);
         check::cookie::values(self.headers, name).any(|value| Held::of(value).is_some())
     }
 
@@ -554,7 +597,7 @@ impl Call<'_> {
 
     /// Lets the request through, or tells the page's script that it will be let through.
     fn let_in(&self, cookie: Option<HeaderValue>) -> Response<Full<bytes::Bytes>> {
-        if !self.headers.contains_key(POLL) {
+        if self.poll.is_none() {
             return self.asked.through(cookie);
         }
         let mut response = Problem::from(ADMITTED).with([("canEnter", true.into())]).into_reply();
@@ -565,7 +608,8 @@ impl Call<'_> {
     }
 
     /// The reply to somebody who may not go on: a page for a browser that shows one, otherwise a document.
-    fn blocked(&self, why: Why<'_>, problem: Problem) -> Response<Full<bytes::Bytes>> {
+    /// `gives` says whether it brings a cookie of the zone.
+    fn blocked(&self, why: Why<'_>, problem: Problem, gives: bool) -> Response<Full<bytes::Bytes>> {
         let zone = self.gated.zone.as_str();
         let language = Language::choose(None, self.headers);
         let (notice, stock) = (self.state.gate.notice(zone), self.state.stock.of(zone));
@@ -573,20 +617,34 @@ impl Call<'_> {
             let said = |tag: &str| notice.iter().find(|(of, _)| *of == tag).map(|(_, text)| text);
             said(language.tag()).or_else(|| said("en")).or_else(|| notice.iter().next().map(|(_, text)| text))
         });
+        let given = self.given(gives);
         let blocked = Blocked {
             why,
             language,
-            is_safe: is_safe(&self.asked.method)
-                && self.headers.get(POLL).is_none_or(|page| ![OF_FORM, FIRST].contains(&page.as_bytes())),
+            is_safe: is_safe(&self.asked.method) && !self.poll.is_some_and(|poll| poll.is_of_form),
             idle_timeout_s: self.state.gate.policy(zone).map(|policy| policy.idle_timeout_s),
             notice: notice.unwrap_or_default(),
             stock: stock.as_deref(),
+            given: Some(&given),
         };
-        let is_page = accepts_page(self.headers) && !self.headers.contains_key(POLL);
+        let is_page = accepts_page(self.headers) && self.poll.is_none();
         let mut response = if is_page { blocked.page() } else { blocked.document(problem) };
         let page_of = self.state.requests.cors_origins.allowed(self.headers);
         self.state.requests.cors_origins.write_with_cookies(page_of, response.headers_mut());
         self.asked.finish(response)
+    }
+
+    /// The zones whose cookie the browser was given and has not sent back, after this reply.
+    fn given(&self, gives: bool) -> Vec<&'a str> {
+        let of_reply = gives.then_some(self.gated).into_iter().chain(self.before.iter().copied());
+        let poll = self.poll.filter(|poll| !poll.names_none());
+        let of_page = poll.into_iter().flat_map(|poll| {
+            self.in_force.routes.gated().filter(|gated| poll.was_given(gated.zone.as_str()))
+        });
+        // A zone may have many routes.
+        let zones: BTreeMap<&str, &Gated> =
+            of_reply.chain(of_page).map(|gated| (gated.zone.as_str(), gated)).collect();
+        zones.into_iter().filter(|(_, gated)| !self.has_cookie_of(gated)).map(|(zone, _)| zone).collect()
     }
 
     fn visit_cookie(&self, name: &str, visit: Visit, now_s: u64) -> HeaderValue {
@@ -607,6 +665,8 @@ impl Call<'_> {
 
 #[cfg(test)]
 mod tests {
+    use hyper::header::HeaderName;
+
     use super::*;
 
     /// The header fields of a request.

@@ -12,14 +12,13 @@ use hyper::{
 };
 
 use super::{
-    FIRST, POLL,
     asked::{Asked, accepts_page},
     is_safe,
 };
 use crate::http::{
     cors::Origins,
     origin,
-    problem::{NO_COOKIE, NO_PLACE, Problem},
+    problem::{NO_PLACE, Problem},
 };
 
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
@@ -42,18 +41,8 @@ pub(super) enum NoPlace {
     PageOfForm,
 }
 
-/// Why this request takes no new place; none if it may take one. `has_cookie` says whether it has a cookie of the zone, whose place or
-/// visit is over.
-pub(super) fn no_place(
-    asked: &Asked<'_>,
-    headers: &HeaderMap,
-    has_cookie: bool,
-    allowed: &Origins,
-) -> Option<NoPlace> {
-    // The page that asks was given a cookie.
-    if !has_cookie && headers.get(POLL).is_some_and(|page| page.as_bytes() != FIRST) {
-        return Some(NoPlace::Refused(NO_COOKIE.into()));
-    }
+/// Why this request takes no new place; none if it may take one. A cookie whose place or visit is over gives no right to one.
+pub(super) fn no_place(asked: &Asked<'_>, headers: &HeaderMap, allowed: &Origins) -> Option<NoPlace> {
     let says = |name: &HeaderName, what: &[u8]| {
         headers.get(name).is_some_and(|value| value.as_bytes().windows(what.len()).any(|part| part == what))
     };
@@ -133,12 +122,14 @@ mod tests {
             ("GET", vec![html, ("sec-purpose", "prefetch;prerender")], "no_place"),
             ("GET", vec![html, ("purpose", "prefetch")], "no_place"),
             ("GET", vec![html, ("x-moz", "prefetch")], "no_place"),
-            ("GET", vec![("weir-poll", "page")], "no_cookie"),
-            ("GET", vec![("weir-poll", "form")], "no_cookie"),
-            ("GET", vec![("weir-poll", "first")], "a place"),
+            ("GET", vec![("weir-poll", "page; given=")], "a place"),
             (
                 "GET",
-                vec![("weir-poll", "first"), ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "cors")],
+                vec![
+                    ("weir-poll", "page; given="),
+                    ("sec-fetch-site", "cross-site"),
+                    ("sec-fetch-mode", "cors"),
+                ],
                 "foreign_origin",
             ),
             ("GET", vec![("origin", "http://evil.example")], "foreign_origin"),
@@ -154,18 +145,14 @@ mod tests {
             ]);
             let headers = headers(&lines);
             let asked = Asked::of(&Method::GET, &uri, &headers).expect("all is there");
-            let got = match no_place(&asked, &headers, false, &allowed) {
+            let got = match no_place(&asked, &headers, &allowed) {
                 None => "a place",
                 Some(NoPlace::PageOfForm) => "the page",
                 Some(NoPlace::Refused(problem)) if problem.code == FOREIGN_ORIGIN => "foreign_origin",
                 Some(NoPlace::Refused(problem)) if problem.code == NO_PLACE => "no_place",
-                Some(NoPlace::Refused(problem)) if problem.code == NO_COOKIE => "no_cookie",
                 Some(NoPlace::Refused(problem)) => panic!("{problem:?}"),
             };
             assert_eq!(got, *gets, "{method} {lines:?}");
-            // A cookie whose place is over gives other sites' pages no right.
-            let with_cookie = no_place(&asked, &headers, true, &allowed);
-            assert_eq!(with_cookie.is_none(), matches!(*gets, "a place" | "no_cookie"), "{method} {lines:?}");
         }
     }
 }

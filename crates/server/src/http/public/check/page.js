@@ -2,8 +2,11 @@
 // shows what the server says in the same words, and loads the address when it is the visitor's turn.
 "use strict";
 (() => {
-  const { period_ms, resend, first, texts } = JSON.parse(document.getElementById("weir").textContent);
+  const settings = JSON.parse(document.getElementById("weir").textContent);
+  const { period_ms, resend, first, texts } = settings;
   const SLOWEST_MS = 15_000;
+  // A browser keeps the cookie of a place for an hour.
+  const COOKIE_MS = 3_500_000;
   // The shortest time between two announcements to screen readers about the line's movement.
   const ANNOUNCE_MS = 60_000;
   const element = (name) => document.querySelector(`[data-weir="${name}"]`);
@@ -11,6 +14,11 @@
   let announced_at = performance.now();
   let failures = 0;
   let asked = 0;
+  // The zones whose cookie Weir gave to the browser, which has not sent it back yet. Weir says them anew with each reply.
+  let given = settings.given;
+  let is_answered = false;
+  // By the clock, which goes on while the device sleeps.
+  let answered_at = Date.now();
 
   /// Writes a text only if it changed, so that screen readers do not repeat it.
   function write(name, text, hidden = false) {
@@ -43,6 +51,21 @@
     url.hash = "";
     url.search += `${url.search ? "&" : "?"}weir-poll=${Date.now()}-${asked}`;
     return url;
+  }
+
+  /// What the page is, and which cookies it waits to see sent back. After an hour without an answer they may be over.
+  function about() {
+    const page = resend ? "form" : "page";
+    const names = Date.now() - answered_at < COOKIE_MS ? given : [];
+    return `${first && !is_answered ? "first" : page}; given=${names.join(" ")}`;
+  }
+
+  /// Takes in a reply of Weir. Others, of a proxy say, are failures like a lost connection.
+  function answered(by) {
+    failures = 0;
+    is_answered = true;
+    answered_at = Date.now();
+    given = by.given ?? given;
   }
 
   /// It is the visitor's turn. What was sent with a form has to be sent again by its sender.
@@ -80,17 +103,16 @@
     const patience = new AbortController();
     const timer = setTimeout(() => patience.abort(), SLOWEST_MS);
     try {
-      // The question is a GET. It says whether the page stands in place of the reply to a form, and whether a place is still to be taken.
-      const of = resend ? "form" : "page";
-      const headers = { accept: "application/json", "weir-poll": first && asked === 0 ? "first" : of };
+      // The question is a GET.
+      const headers = { accept: "application/json", "weir-poll": about() };
       const reply = await fetch(address(), { headers, signal: patience.signal, cache: "no-store", redirect: "manual" });
       const said = await reply.json().catch(() => ({}));
       asked += 1;
-      failures = 0;
       if (said.canEnter) return entered();
       // Nobody asks the visitor to wait any more.
       if (reply.type === "opaqueredirect" || (reply.ok && !said.shown)) return entered();
       if (!said.shown) throw new Error("not Weir's reply");
+      answered(said.shown);
       show(said.shown);
       return said.shown.period_ms;
     } catch {

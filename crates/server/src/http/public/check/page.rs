@@ -22,7 +22,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     http::{
-        problem::{NO_COOKIE, NO_PLACE, Problem, TOO_MANY_REQUESTS, UNKNOWN_ZONE, ZONE_CLOSED, ZONE_FULL},
+        problem::{
+            DENIED, NO_COOKIE, NO_PLACE, Problem, TOO_MANY_REQUESTS, UNKNOWN_ZONE, ZONE_CLOSED, ZONE_FULL,
+        },
         reply::{Common, is_beyond, write_waiting},
         waiting_page::{
             language::{Language, grouped},
@@ -109,6 +111,8 @@ pub(super) struct Blocked<'a> {
     pub(super) notice: &'a str,
     /// What is left in the zone, if that is told.
     pub(super) stock: Option<&'a InStock>,
+    /// The zones whose cookie the browser was given and has not sent back yet, see `poll`; none if they are as before.
+    pub(super) given: Option<&'a [&'a str]>,
 }
 
 /// What the page says.
@@ -132,12 +136,14 @@ impl Blocked<'_> {
         match self.why {
             Why::Waiting { status, .. } => status.polling_period_ms,
             Why::Refused(problem) => {
-                problem.retry_after_s.unwrap_or(10).saturating_mul(1_000).clamp(1_000, 60_000)
+                // Rules of operators seldom change.
+                let usual_s = if problem.code == DENIED { 60 } else { 10 };
+                problem.retry_after_s.unwrap_or(usual_s).saturating_mul(1_000).clamp(1_000, 60_000)
             }
         }
     }
 
-    /// Whether the page's script has to take the place.
+    /// Whether the page stands in place of the reply to another site's form.
     fn is_first(&self) -> bool {
         matches!(self.why, Why::Refused(problem) if problem.code == NO_PLACE)
     }
@@ -203,6 +209,7 @@ impl Blocked<'_> {
                     ZONE_FULL => ("heading_full", "explanation_full"),
                     UNKNOWN_ZONE => ("heading_unknown", "explanation_unknown"),
                     TOO_MANY_REQUESTS => ("gate_heading_away", "gate_explanation_too_many_requests"),
+                    DENIED => ("gate_heading_denied", "gate_explanation_denied"),
                     NO_COOKIE => ("gate_heading_no_cookie", "gate_explanation_no_cookie"),
                     NO_PLACE if !self.is_safe => ("heading_connecting", "gate_explanation_send"),
                     _ => ("gate_heading_away", "gate_explanation_away"),
@@ -258,6 +265,7 @@ impl Blocked<'_> {
             ("period_ms".to_owned(), json!(self.period_ms())),
             ("resend".to_owned(), json!(!self.is_safe)),
             ("first".to_owned(), json!(self.is_first())),
+            ("given".to_owned(), json!(self.given.unwrap_or_default())),
             ("texts".to_owned(), Value::from(Map::from_iter(named))),
         ]);
         let values = [
@@ -305,7 +313,7 @@ impl Blocked<'_> {
             self.words();
         let shown = json!({
             "title": title, "heading": heading, "rank": rank, "eta": eta, "reason": reason, "explanation": explanation,
-            "announcement": announcement, "stock": stock, "beyond": beyond, "notice": self.notice, "period_ms": self.period_ms(),
+            "announcement": announcement, "stock": stock, "beyond": beyond, "notice": self.notice, "period_ms": self.period_ms(), "given": self.given,
         });
         let waiting = match self.why {
             Why::Waiting { status, .. } => {
@@ -427,7 +435,15 @@ mod tests {
 
     fn blocked(why: Why<'_>) -> Blocked<'_> {
         let idle_timeout_s = Some(60);
-        Blocked { why, language: Language::English, is_safe: true, idle_timeout_s, notice: "", stock: None }
+        Blocked {
+            why,
+            language: Language::English,
+            is_safe: true,
+            idle_timeout_s,
+            notice: "",
+            stock: None,
+            given: None,
+        }
     }
 
     const HELD: WaitStatus = WaitStatus {
@@ -532,6 +548,37 @@ mod tests {
         assert_eq!(told, (&Value::Null, &"".into()), "nobody has a rank before the draw");
         let without = text(blocked(waiting()).document(WAITING.into()));
         assert!(!without.contains("Stock") && !without.contains("remaining"), "{without}");
+    }
+
+    #[test]
+    fn a_page_and_its_script_hear_which_cookies_they_were_given() {
+        for (given, shown) in [(None, json!(null)), (Some(&["A", "B"][..]), json!(["A", "B"]))] {
+            let blocked = Blocked { given, ..blocked(waiting()) };
+            let document: Value =
+                serde_json::from_str(&text(blocked.document(WAITING.into()))).expect("JSON");
+            assert_eq!(document["shown"]["given"], shown);
+            let list = json!(given.unwrap_or_default());
+            assert!(text(blocked.page()).contains(&format!("\"given\":{list}")));
+        }
+    }
+
+    #[test]
+    fn a_denied_visitor_is_told_so_and_asks_rarely() {
+        let problem = Problem::from(DENIED);
+        for (language, heading) in [
+            (Language::English, "You cannot continue here"),
+            (Language::Korean, "여기서는 계속할 수 없습니다"),
+        ] {
+            let blocked = Blocked { language, ..blocked(Why::Refused(&problem)) };
+            let reply = blocked.document(problem.clone());
+            assert_eq!(reply.status(), 403);
+            let document: Value = serde_json::from_str(&text(reply)).expect("JSON");
+            assert_eq!(
+                (&document["code"], &document["shown"]["heading"]),
+                (&"denied".into(), &heading.into())
+            );
+            assert_eq!(document["shown"]["period_ms"], 60_000);
+        }
     }
 
     #[test]
