@@ -254,6 +254,60 @@ test("a browser that sends no cookies is told so, and takes one place", async (t
   assert.match(metrics, /^weir_zone_joined_total\{zone="SITE"\} [12]$/m);
 }, ["nginx", "caddy"]);
 
+test("a page without a place takes one when there is one", async (t, kind) => {
+  const { weir, url, move } = await site(t, kind, CONFIG({ mode: "closed" }));
+  const at = await (await context(t)).newPage();
+  // Half a minute passes in a second: the page of a closed zone asks seldom.
+  await at.addInitScript(() => {
+    const wait = window.setTimeout;
+    window.setTimeout = (run, ms) => wait(run, ms > 20_000 ? 1_000 : ms);
+  });
+  await at.goto(`${url}/cart`);
+  await until("the zone is closed", async () => /Closed/.test(await text(at, "heading")));
+  // Its own question says so, too.
+  await at.waitForResponse((reply) => "weir-poll" in reply.request().headers());
+  weir.configure(HELD);
+  weir.signal("SIGHUP");
+  await rank_is(at, "1");
+  await at.waitForResponse((reply) => "weir-poll" in reply.request().headers());
+  await rank_is(at, "1");
+  // Another tab has left, or the cookie's time is over.
+  await at.context().clearCookies();
+  await until("another place is taken", async () => (await at.context().cookies()).length === 1);
+  move();
+  await until("the site shows its page", async () => (await at.textContent("h1")).trim() === "GET /cart");
+}, ["nginx", "traefik"]);
+
+test("a page says that its visitor is denied, until the rule is gone", async (t, kind) => {
+  const { weir, url, move } = await site(t, kind, HELD);
+  const at = await page(t, `${url}/cart`, { locale: "ko-KR" });
+  await rank_is(at, "1");
+  weir.configure(HELD.replace("[[route]]", '[[route]]\ndeny = true\npath = "/cart"\n[[route]]'));
+  weir.signal("SIGHUP");
+  await until("the page says so", async () => /계속할 수 없습니다/.test(await text(at, "heading")));
+  assert.ok(!(await at.isVisible('[data-weir="trouble"]')) && !(await at.isVisible('[data-weir="place"]')));
+  assert.deepEqual(await axe(at), []);
+  move();
+  await at.reload();
+  await until("the site shows its page", async () => (await at.textContent("h1")).trim() === "GET /cart");
+}, ["nginx", "envoy"]);
+
+test("a page asks less often while something else answers in the place of Weir", async (t, kind) => {
+  const { url } = await site(t, kind, HELD);
+  const at = await page(t, `${url}/cart`);
+  await rank_is(at, "1");
+  const asked_at = [];
+  await at.route(/weir-poll=/, async (route) => {
+    asked_at.push(performance.now());
+    await route.fulfill({ status: 502, contentType: "text/html", body: "<h1>Bad Gateway</h1>" });
+  });
+  await until("it has asked four times", () => asked_at.length >= 4);
+  // At least 1, 2 and 4 s, and 5 % early.
+  assert.ok(asked_at[3] - asked_at[0] > 6_300, `${asked_at}`);
+  await at.unroute(/weir-poll=/);
+  await until("the trouble is over", async () => !(await at.isVisible('[data-weir="trouble"]')));
+}, ["nginx"]);
+
 test("a service worker that keeps pages keeps nobody in the line", async (t, kind) => {
   const { weir, url, move } = await site(t, kind, MOVING);
   const made = await context(t);
