@@ -326,6 +326,13 @@ test("a service worker that keeps pages keeps nobody in the line", async (t, kin
   await at.goto(`${url}/cart`);
   await until("the page waits", async () => Boolean(await text(at, "rank")));
   assert.ok(await at.evaluate(async () => Boolean(await caches.match(location.href, { ignoreVary: true }))), "the worker keeps the waiting page");
+  // The kept page was given a cookie that is over now, and says so. The reload that it asks for does not bring it again.
+  await made.clearCookies();
+  await at.reload();
+  await until("the kept page asks for a reload", async () => /needs cookies/.test(await text(at, "heading")));
+  await until("it is forgotten", () => at.evaluate(async () => !(await caches.match(location.href, { ignoreVary: true }))));
+  await at.reload();
+  await until("the page waits", async () => Boolean(await text(at, "rank")));
   move();
   await until("the site shows its page", async () => (await at.textContent("h1")).trim() === "GET /cart");
 }, ["nginx", "traefik"]);

@@ -113,6 +113,8 @@
       if (reply.type === "opaqueredirect" || (reply.ok && !said.shown)) return entered();
       if (!said.shown) throw new Error("not Weir's reply");
       answered(said.shown);
+      // The page asks for a reload. A page that a worker kept was given its cookie long ago, and must not come again.
+      if (said.code === "no_cookie") forget().catch(() => {});
       show(said.shown);
       return said.shown.period_ms;
     } catch {
