@@ -27,4 +27,5 @@ for i = 1, #segments do
     ended[#ended + 1] = ended_of(s)
   end
 end
-return finish(int(z.now < z.recover_until and z.recover_until or 0), is_recovering() and 1 or 0, names, live, here, ended_names, ended)
+return finish(int(z.now < z.recover_until and z.recover_until or 0), is_recovering() and 1 or 0, names, live, here,
+  ended_names, ended)

@@ -35,7 +35,7 @@ const PINNED: [(&str, &str); 20] = [
     ("find", "2783e011dce2ef4e660e5a92edb844febe2689cb"),
     ("enter", "c021f796b04ad4087e5d66bf092e5f7139b68bcb"),
     ("beat", "091b8acef4c16d359f4440544879633a97e8b0e6"),
-    ("census", "201b57c91056b5b7f08c56dc117355130dfaa9a4"),
+    ("census", "8e10b53540c38cb38c6e5f59cd0612413c7a40e9"),
     ("deal", "56d0392103bcdc597643c71c5990040db2d2e73c"),
     ("visits", "b96216df5549bf1348b60c8174172c8b93c68ed7"),
     ("leave", "6ee29f674679264b0eece1ad26803aefbcde0a2d"),
