@@ -49,9 +49,9 @@ pub struct Wanted {
     pub event: String,
     /// When it began, if its name was used again: an instant, as events have it.
     pub begins: Option<String>,
-    /// The HTML file, if there is to be one, or [`STANDARD_OUTPUT`].
+    /// The HTML file, if there is to be one, or `-`: standard output.
     pub html: Option<PathBuf>,
-    /// The JSON file, if there is to be one, or [`STANDARD_OUTPUT`].
+    /// The JSON file, if there is to be one, or `-`: standard output.
     pub json: Option<PathBuf>,
 }
 
