@@ -56,9 +56,16 @@ fn round_up(number: u64) -> u64 {
 
 /// The tickets of a segment whose bits are set.
 fn tickets(index: u64, words: &[u64]) -> impl Iterator<Item = u64> {
-    (index * SEGMENT..)
-        .zip(words.iter().flat_map(|word| (0..64).map(move |bit| word >> bit & 1 == 1)))
-        .filter_map(|(seq, is_set)| is_set.then_some(seq))
+    words.iter().zip((index * SEGMENT..).step_by(64)).flat_map(|(word, first)| {
+        let some = |left: u64| (left != 0).then_some(left);
+        let left = std::iter::successors(some(*word), move |left| some(left & (left - 1)));
+        left.map(move |left| first + u64::from(left.trailing_zeros()))
+    })
+}
+
+/// Sets the bit of a ticket of a segment.
+fn set(words: &mut [u64], ticket: usize) {
+    words[ticket / 64] |= 1 << (ticket % 64);
 }
 
 impl CensusSegment {
@@ -181,29 +188,23 @@ impl Lots {
         let first = split(self.from).0;
         let mut dealt: Vec<CensusSegment> = (first..first + segments).map(CensusSegment::empty).collect();
         let mut ended = vec![vec![0; SEGMENT_WORDS]; dealt.len()];
+        let place = |seq| {
+            let at = self.position(seq)? as usize;
+            Some((at / SEGMENT_TICKETS, at % SEGMENT_TICKETS))
+        };
         for (index, words) in &census.ended {
-            for seq in tickets(*index, words) {
-                let Some(at) = self.position(seq).map(|position| position as usize) else { continue };
-                if let Some(to) = ended.get_mut(at / SEGMENT_TICKETS) {
-                    to[at % SEGMENT_TICKETS / 64] |= 1 << (at % 64);
-                }
+            for (segment, at) in tickets(*index, words).filter_map(place) {
+                set(&mut ended[segment], at);
             }
         }
         for CensusSegment { index, live, here } in &census.segments {
-            for (word, (live, here)) in live.iter().zip(here).enumerate() {
-                let mut left = *live;
-                while left != 0 {
-                    let bit = left.trailing_zeros();
-                    left &= left - 1;
-                    let seq = index * SEGMENT + word as u64 * 64 + u64::from(bit);
-                    let Some(position) = self.position(seq) else { continue };
-                    let at = position as usize;
-                    let Some(to) = dealt.get_mut(at / SEGMENT_TICKETS) else { continue };
-                    let (to_word, to_bit) = (at % SEGMENT_TICKETS / 64, 1 << (at % 64));
-                    to.live[to_word] |= to_bit;
-                    if here >> bit & 1 == 1 {
-                        to.here[to_word] |= to_bit;
-                    }
+            for seq in tickets(*index, live) {
+                let Some((segment, at)) = place(seq) else { continue };
+                let to = &mut dealt[segment];
+                set(&mut to.live, at);
+                let (_, ticket) = split(seq);
+                if here[ticket / 64] >> (ticket % 64) & 1 == 1 {
+                    set(&mut to.here, at);
                 }
             }
         }

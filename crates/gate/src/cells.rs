@@ -31,9 +31,10 @@ use tokio::{sync::SetOnce, time::timeout};
 /// How long the list of a cell's zones is reused. Callers learn of a change at most this much later.
 const LIFE: Duration = Duration::from_millis(150);
 
-/// A store that got its first zone less than this time ago, in milliseconds, may have lost what it had: as long as a server takes zones for
-/// lost after its start.
-const YOUNG_MS: u64 = 60_000;
+/// For how long a store that got its first zone may have lost what it had before, and a server that has started cannot know it: until then it
+/// takes a zone that it does not know for lost, if a token proves that there was one, or the store may have lost all. The other servers write it
+/// back within a second, or when they run again.
+pub(crate) const LOST_ZONE_GRACE: Duration = Duration::from_secs(60);
 
 /// How long a cell may take to list its zones. The store's own timeouts are shorter.
 const LIST_TIMEOUT: Duration = Duration::from_secs(6);
@@ -298,7 +299,8 @@ impl<S: Store> Store for Cells<S> {
         if kept.zones.binary_search_by(|(kept, _)| kept.as_str().cmp(zone)).is_ok() {
             return MayKeep::Yes;
         }
-        let is_young = kept.began_ms > 0 && kept.unix_ms < kept.began_ms + YOUNG_MS;
+        let age = Duration::from_millis(kept.unix_ms.saturating_sub(kept.began_ms));
+        let is_young = kept.began_ms > 0 && age < LOST_ZONE_GRACE;
         if kept.is_new || is_young { MayKeep::Lost } else { MayKeep::No }
     }
 

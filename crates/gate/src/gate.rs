@@ -35,6 +35,7 @@ use tokio::{
 
 use crate::{
     caller::{Holder, Newcomer},
+    cells::LOST_ZONE_GRACE,
     pace::Pace,
     reply::{PassClaims, Refusal, Reply},
     room::{FollowerView, OperatorView, Room, RoomSealers, Shared, ZoneTotals},
@@ -50,10 +51,6 @@ const OPEN_AFTER: Duration = Duration::from_secs(15);
 
 /// How long operators wait for newer figures.
 const LOOK_WITHIN: Duration = Duration::from_secs(1);
-
-/// How long after its start a server takes a zone that it does not know for lost, if a token proves that there was one, or the store may have
-/// lost all. The other servers write it back within a second, or when they run again.
-const LOST_ZONE_GRACE: Duration = Duration::from_secs(60);
 
 type Rooms<L> = HashMap<ZoneId, Arc<Room<L>>>;
 
@@ -371,9 +368,7 @@ impl<S: Store> Gate<S> {
     pub async fn view_of_now(&self, zone: &str) -> Option<OperatorView> {
         let room = self.rooms.load().get(zone).map(Arc::clone)?;
         let asked = tokio::time::Instant::now();
-        room.order_renewal();
-        // What came in time is in use, whether or not all of it came.
-        let _ = tokio::time::timeout(LOOK_WITHIN, room.settled()).await;
+        room.renewed(LOOK_WITHIN).await;
         OperatorView::since(&room, asked)
     }
 

@@ -62,10 +62,11 @@ impl<L: Line> Room<L> {
         let mut decided = self.ask_to_enter(asked, trips).await;
         // The line is not dealt as the view says: it was dealt since, or the deal was lost with the state that made it.
         if let Ok(ClaimOutcome { verdict: Verdict::Gone, drawn, .. }) = decided
-            && self.lot_of(given, drawn) != Lot::Ticket(asked)
+            && let lot = self.lot_of(given, drawn)
+            && lot != Lot::Ticket(asked)
         {
             self.order_renewal();
-            let Lot::Ticket(ticket) = self.lot_of(given, drawn) else {
+            let Lot::Ticket(ticket) = lot else {
                 return Ok(self.reply_without_number(given));
             };
             asked = ticket;

@@ -81,6 +81,12 @@ impl<L: Line> Room<L> {
         self.orders.give(|pending| pending.renew = true);
     }
 
+    /// Fetches a view, and waits for it for so long. If it does not come, the store is away or slow.
+    pub(crate) async fn renewed(&self, within: Duration) {
+        self.order_renewal();
+        let _ = tokio::time::timeout(within, self.settled()).await;
+    }
+
     /// Makes the lane fetch a view. If that has another policy than this one, which the store keeps, the lane opens the
     /// zone with this one.
     pub(crate) fn order_policy(&self, policy: Policy) {

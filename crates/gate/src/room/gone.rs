@@ -27,7 +27,12 @@ const CAPACITY: usize = 4_096;
 pub(super) const LIFE: Duration = Duration::from_secs(30);
 
 /// How long one of an earlier epoch is.
-pub(super) const LIFE_OF_EARLIER: Duration = Duration::from_secs(1);
+const LIFE_OF_EARLIER: Duration = Duration::from_secs(1);
+
+/// How long a ticket of this epoch is remembered that the store reported as gone, by a view of an epoch.
+pub(super) const fn life(epoch: u32, of_view: u32) -> Duration {
+    if epoch == of_view { LIFE } else { LIFE_OF_EARLIER }
+}
 
 /// The memory is used only while the view is this fresh, because a view is what tells of a new epoch. An idle zone renews
 /// none: there the first token goes to the store, and wakes the lane.
@@ -142,7 +147,7 @@ impl<L: Line> Room<L> {
         let was_given_out =
             ticket.epoch < view.epoch || (ticket.epoch == view.epoch && ticket.seq < view.next);
         if was_given_out {
-            let life = if ticket.epoch == view.epoch { LIFE } else { LIFE_OF_EARLIER };
+            let life = life(ticket.epoch, view.epoch);
             self.gone.remember((ticket.epoch, ticket.seq), asked_in, (Instant::now(), life));
         }
     }

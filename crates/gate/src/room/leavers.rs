@@ -7,12 +7,12 @@
 use admission::{Claim, Departure, Leaver, Proof, Ticket, Visit, VisitState};
 use events::StoreCall;
 use store::Line;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::{
     Room,
     calls::LEAVE_TIMEOUT,
-    gone::{GoneTickets, LIFE, LIFE_OF_EARLIER},
+    gone::{GoneTickets, LIFE, life},
 };
 use crate::{
     reply::{PassClaims, Refusal},
@@ -63,7 +63,7 @@ impl<L: Line> Room<L> {
             // A number that was not given out yet may be given out.
             Departure::Gone | Departure::Unknown if epoch == of_view && seq >= next => Err(Refusal::Gone),
             Departure::Gone | Departure::Unknown => {
-                let life = if epoch == of_view { LIFE } else { LIFE_OF_EARLIER };
+                let life = life(epoch, of_view);
                 self.leavers.refused.remember(key, refused_in, (Instant::now(), life));
                 Err(Refusal::Gone)
             }
@@ -94,9 +94,7 @@ impl<L: Line> Room<L> {
             return left;
         }
         // The line may be dealt otherwise than the view says: it was dealt since, or the deal was lost with the state that made it.
-        self.order_renewal();
-        // Without a new view, the store is away.
-        let _ = timeout(LEAVE_TIMEOUT, self.settled()).await;
+        self.renewed(LEAVE_TIMEOUT).await;
         match self.ticket_to_leave(ticket).await? {
             known if known == asked => left,
             known => self.leave(leaver(known), trips).await,

@@ -87,6 +87,15 @@ fn a_longer_wait_comes_with_its_cause() {
     });
 }
 
+/// Deals a line by draw 1, in which everybody has a position. Returns the lots.
+async fn deal(line: &impl store::Line, positions: &[u32]) -> Arc<Lots> {
+    let census = line.census().await.expect("there is a line");
+    let list: Vec<_> = census.segments.iter().map(|of| (of.index, of.live.clone())).collect();
+    let lots = Lots::new(1, census.next, &list, positions).expect("one position each");
+    assert_eq!(line.deal(lots.deal(&census), false).await, Ok(Dealt::Done));
+    Arc::new(lots)
+}
+
 /// Another server has dealt the line, and this one has not read the draw yet. The zone is not held.
 #[test]
 fn whose_number_is_not_known_yet_is_told_that_the_draw_is_to_come() {
@@ -97,10 +106,7 @@ fn whose_number_is_not_known_yet_is_told_that_the_draw_is_to_come() {
         let z = zone("z");
         let (token, _) = waits(&server.gate.join("z").await.expect("served"));
         let line = fake.line(&z);
-        let census = line.census().await.expect("there is a line");
-        let list: Vec<_> = census.segments.iter().map(|of| (of.index, of.live.clone())).collect();
-        let lots = Lots::new(1, census.next, &list, &[0]).expect("one person");
-        assert_eq!(line.deal(lots.deal(&census), false).await, Ok(Dealt::Done));
+        let lots = deal(&line, &[0]).await;
         pass(1.5).await;
         let told = |reply: Reply| match reply {
             Reply::Waiting { status, .. } => status.reason,
@@ -108,7 +114,7 @@ fn whose_number_is_not_known_yet_is_told_that_the_draw_is_to_come() {
         };
         let reason = told(server.gate.poll("z", &token).await.expect("the place stays"));
         assert_eq!(reason, Some(Reason::Draw));
-        server.gate.add_lots(&z, Arc::new(lots));
+        server.gate.add_lots(&z, lots);
         let reason = told(server.gate.poll("z", &token).await.expect("the place stays"));
         assert_eq!(reason, None, "it has its place");
     });
@@ -124,11 +130,7 @@ async fn dealt_unseen(fake: &Fake) -> (Server, Vec<Token>) {
     let (z, line) = (zone("z"), fake.line(&zone("z")));
     let here = waits(&server.gate.join("z").await.expect("served")).0;
     let there = waits(&other.gate.join("z").await.expect("served")).0;
-    let census = line.census().await.expect("there is a line");
-    let list: Vec<_> = census.segments.iter().map(|of| (of.index, of.live.clone())).collect();
-    let lots = Lots::new(1, census.next, &list, &[1, 0]).expect("two people");
-    server.gate.add_lots(&z, Arc::new(lots.clone()));
-    assert_eq!(line.deal(lots.deal(&census), false).await, Ok(Dealt::Done));
+    server.gate.add_lots(&z, deal(&line, &[1, 0]).await);
     (server, vec![there, here])
 }
 
@@ -155,15 +157,12 @@ fn whoever_leaves_before_the_draw_is_read_gives_up_the_place() {
         let server = serve_one(&fake, &zones(&["z"], Policy { opens_at, ..Policy::default() })).await;
         let (z, line) = (zone("z"), fake.line(&zone("z")));
         let (token, _) = waits(&server.gate.join("z").await.expect("served"));
-        let census = line.census().await.expect("there is a line");
-        let list: Vec<_> = census.segments.iter().map(|of| (of.index, of.live.clone())).collect();
-        let lots = Lots::new(1, census.next, &list, &[0]).expect("one person");
-        assert_eq!(line.deal(lots.deal(&census), false).await, Ok(Dealt::Done));
+        let lots = deal(&line, &[0]).await;
         pass(1.5).await;
         let holder = server.gate.holder("z", &token).await.expect("its token");
         let reads = async {
             pass(0.9).await;
-            server.gate.add_lots(&z, Arc::new(lots));
+            server.gate.add_lots(&z, lots);
         };
         let mut trips = Trips::unwatched();
         let (left, ()) = tokio::join!(holder.leave(0, &mut trips), reads);

@@ -487,27 +487,24 @@ impl AdminState {
     ) -> Json<ChangeShape> {
         let now_s = self.gate.schedule_s(zone.as_str()).unwrap_or_else(|| store::unix_ms() / 1_000);
         let policy = change.after.as_ref().map(|definition| definition.policy_at(now_s));
-        let unseen = (change.before.is_some() && before_view.is_none()).then_some(UNSEEN);
+        let is_unseen = change.before.is_some() && before_view.is_none();
+        let mut warnings: Vec<String> = is_unseen.then(|| UNSEEN.to_owned()).into_iter().collect();
+        match &change.after {
+            None => warnings.extend(self.routes_into(zone)),
+            Some(after) => {
+                let before = change.before.as_ref().map(|before| before.schedule.clone()).unwrap_or_default();
+                warnings.extend(after.contradictions(now_s));
+                warnings.extend(after.schedule.begun_draws(&before, now_s));
+                warnings.extend(after.schedule.past_events(&before, now_s));
+                warnings.extend(before_view.and_then(|view| too_late(view, after, now_s)));
+            }
+        }
         let shape = ChangeShape {
             dry_run,
             zone: change.after.as_ref().map(|definition| self.zone_shape(zone, definition, None)),
             before: change.before.as_ref().map(Into::into),
             etas: before_view.map_or_else(Vec::new, |before| EtaChange::all(before, policy.as_ref())),
-            warnings: unseen
-                .map(str::to_owned)
-                .into_iter()
-                .chain(change.after.as_ref().map_or_else(
-                    || self.routes_into(zone),
-                    |after| {
-                        let before =
-                            change.before.as_ref().map(|before| before.schedule.clone()).unwrap_or_default();
-                        let begun = after.schedule.begun_draws(&before, now_s);
-                        let past = after.schedule.past_events(&before, now_s);
-                        let late = before_view.and_then(|view| too_late(view, after, now_s));
-                        after.contradictions(now_s).into_iter().chain(begun).chain(past).chain(late).collect()
-                    },
-                ))
-                .collect(),
+            warnings,
         };
         // After a dry run there is no new definition to be changed by its tag.
         let tag = change.after.as_ref().filter(|_| !dry_run).map(etag);
