@@ -76,7 +76,8 @@ impl Auditor {
         let began = self.lives.iter().filter(of).map(|life| life.from).max().unwrap_or(0);
         let has_read =
             |&(server, at): &(usize, u64)| server == call.at.0 && (began..call.asked).contains(&at);
-        is_to_come && !self.draw_read.iter().any(has_read)
+        let was_undealt = |&(from, until): &(u64, u64)| from <= call.asked && call.now < until;
+        is_to_come && !self.draw_read.iter().any(has_read) && !self.undealt.iter().any(was_undealt)
     }
 
     /// Which position a user drew.
