@@ -17,6 +17,7 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 use crate::{
     auditor::{Auditor, Ticket},
     cluster::{Cluster, Served},
+    follow::Follow,
     plan::Plan,
     seed::Random,
     sound,
@@ -64,6 +65,7 @@ pub(crate) struct Net {
     pub(crate) lots: Option<Arc<Lots>>,
     /// Whether no key of the zone vanishes, so that its state is sound after each script.
     is_whole: bool,
+    followed: Option<Follow>,
 }
 
 impl Net {
@@ -84,6 +86,16 @@ impl Net {
             clock_ms: 0,
             lots: None,
             is_whole: !plan.faults.iter().any(|(_, fault)| fault.takes_keys()),
+            followed: Follow::from_setting(),
+        }
+    }
+
+    /// Tells what a script changed of the place that the story follows.
+    fn follow(&mut self, now: u64, (server, node): (usize, usize), script: &Script) {
+        let Some(followed) = &mut self.followed else { return };
+        if let Some(said) = followed.after(self.cluster.data(node), PREFIX) {
+            self.cluster
+                .tell(now, format!("{said}, at node {node} after a {} of server {server}", script.name));
         }
     }
 
@@ -203,6 +215,7 @@ impl SimClient {
             let served = net.cluster.serve(node, now, script, keys, args);
             if let Served::Ran(Ok(value)) = &served {
                 tap(&mut net, now, (self.server, node), script, (keys, args), value);
+                net.follow(now, (self.server, node), script);
                 if script.name == "zones" {
                     net.auditor.reads_register(now, self.server);
                 }
