@@ -109,21 +109,37 @@ local own_epoch, own_next = z.epoch, z.next
 local taken, is_of_another_line = 1, false
 local w_end = (segment_of(w.next + SEGMENT - 1) + 1) * SEGMENT
 
--- Whether the state has tickets where the server's line has some: of two lines, only one can have a segment. Tickets of the server's line that
--- have proved themselves are no other line's.
-local function is_in_the_way()
-  local names, own = {}, {}
+-- The segments of tickets that proved themselves to one of the two, and whose epoch the other one knows, too: these are the same people.
+local function shared_segments()
+  local known_here, shown_there, shared = { [z.epoch] = true }, {}, {}
+  local function note(first, limit)
+    for i = segment_of(first), segment_of(limit - 1) do shared[int(i)] = true end
+  end
+  for at = 1, #past, 32 do known_here[unpack_struct('>i8', past, at)] = true end
+  for at = 1, #w.past, 32 do
+    local epoch, rev, first, limit = unpack_struct('>i8i8i8i8', w.past, at)
+    if rev == PROVED then
+      shown_there[epoch] = true
+      if known_here[epoch] then note(first, limit) end
+    end
+  end
   for at = 1, #past, 32 do
     local epoch, rev, first, limit = unpack_struct('>i8i8i8i8', past, at)
-    for i = segment_of(first), rev == PROVED and told[epoch] and segment_of(limit - 1) or -1 do own[int(i)] = true end
+    if rev == PROVED and (told[epoch] or shown_there[epoch]) then note(first, limit) end
   end
+  return shared
+end
+
+-- Whether the state has tickets where the server's line has some: of two lines, only one can have a segment.
+local function is_in_the_way()
+  local names, shared = {}, shared_segments()
   for name in string.gmatch(w.segments, '%d+') do names[#names + 1] = name end
   -- The server may not have heard of the last numbers of its line.
   for i = segment_of(w.next), segment_of(w_end) - 1 do names[#names + 1] = int(i) end
   for i = 1, #names, 1000 do
     local found = call('HMGET', KEYS[4], unpack(names, i, min(i + 999, #names)))
     for j = 1, #found do
-      if found[j] and not own[names[i + j - 1]] then return true end
+      if found[j] and not shared[names[i + j - 1]] then return true end
     end
   end
   return false
@@ -248,6 +264,8 @@ end
 
 -- Later, everybody who still polls has shown the ticket, and who did not is not waiting any more.
 local is_over = z.now >= z.recover_until
+-- Without the store, a server goes on to tell people to wait. Who heard that a moment ago has as long to ask as anybody else.
+if not is_over then z.recover_until = max(z.recover_until, z.now + z.idle * 1000) end
 if taken == 1 and not is_over then
   z.base = max(min(z.base, w.base), dealt_from)
   for i = 1, #segments do

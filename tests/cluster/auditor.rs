@@ -205,8 +205,8 @@ pub(crate) struct Auditor {
     begun: Vec<Ticket>,
     /// The tickets whose holders said that they give up the place or the visit, and when that was answered.
     given_up: BTreeMap<Ticket, Option<u64>>,
-    /// When copies of tickets asked that their holders had replaced, and were told to wait.
-    earlier_polls: Vec<u64>,
+    /// When copies of tickets asked whose holders had replaced them or were gone, and were told to wait.
+    lone_polls: Vec<u64>,
     tickets: Tickets,
     /// What the draw of an event gave to whom.
     lots: Option<Arc<Lots>>,
@@ -402,7 +402,7 @@ impl Auditor {
             server_sides: plan.server_sides.clone(),
             begun: Vec::new(),
             given_up: BTreeMap::new(),
-            earlier_polls: Vec::new(),
+            lone_polls: Vec::new(),
             tickets: Tickets::new(plan.servers),
             lots: None,
             drawn_ms: 0,
@@ -702,7 +702,7 @@ impl Auditor {
             self.check_replay(call, answer);
         }
         if by_copy {
-            self.count_copy(ticket, answer);
+            self.count_copy(call, answer);
         }
         if !is_join && self.users[user].ticket != ticket {
             self.answered_earlier(call, answer);

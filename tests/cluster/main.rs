@@ -10,6 +10,7 @@ mod client;
 mod cluster;
 #[path = "../support/drawn.rs"]
 mod drawn;
+mod follow;
 #[path = "../support/header.rs"]
 mod header;
 mod inside;
@@ -34,7 +35,7 @@ use std::{
     path::Path,
     process::Command,
     sync::{
-        Mutex,
+        LazyLock, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -186,6 +187,15 @@ const FLOORS_OF_OPENINGS: [(&str, u64); 2] = [("openings", 50), ("minutes of slo
 /// The same where the people inside are limited.
 const FLOOR_INSIDE: (&str, u64) = ("entries with people inside", 2_400);
 
+/// The same near the faults that were mended: many lists have few people.
+const FLOORS_OF_NEAR: [(&str, u64); 5] = [
+    ("windows", 2_200),
+    ("pairs in order", 1_700),
+    ("minutes of slots", 150),
+    ("places followed", 20_000),
+    ("ranks", 5_000),
+];
+
 /// `WEIR_CLUSTER_SEED` and `WEIR_CLUSTER_SEEDS` choose other runs.
 #[test]
 fn every_promise_holds_whatever_happens_to_the_cluster() {
@@ -274,6 +284,17 @@ const FLOORS_OF_DRAWS: [(&str, u64); 4] = [
 fn every_promise_holds_when_the_order_is_drawn() {
     let plan = |seed| Plan::of(seed).with_a_draw();
     explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 30), plan, &FLOORS_OF_DRAWS);
+}
+
+/// The runs near the faults that were found and mended.
+#[test]
+fn every_promise_holds_near_mended_faults() {
+    static LISTS: LazyLock<Vec<(String, List)>> = LazyLock::new(mended);
+    let plan = |seed| {
+        let list = usize::try_from(seed).expect("small") % LISTS.len();
+        LISTS[list].1.plan.clone().varied(seed)
+    };
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 90), plan, &FLOORS_OF_NEAR);
 }
 
 /// The same, while tickets are copied, tried again and exchanged, and servers have different seal keys for a while.
@@ -444,7 +465,7 @@ fn the_same_seed_gives_the_same_run() {
     }
 }
 
-/// Tells the story of the list that `WEIR_CLUSTER_LIST` names.
+/// Tells the story of the list that `WEIR_CLUSTER_LIST` names, and of the place that `WEIR_CLUSTER_FOLLOW` names.
 #[test]
 #[ignore = "for a person who looks into a list"]
 fn story_of_a_list() {

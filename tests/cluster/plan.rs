@@ -198,6 +198,26 @@ impl Fault {
         }
     }
 
+    /// The same for so many percent of the time.
+    fn scaled(mut self, percent: u64) -> Self {
+        match &mut self {
+            Self::Kill { for_ms, .. }
+            | Self::KillPrimary { for_ms }
+            | Self::Freeze { for_ms, .. }
+            | Self::FreezePrimary { for_ms }
+            | Self::Cut { for_ms, .. }
+            | Self::Lag { for_ms, .. }
+            | Self::KillServer { for_ms, .. }
+            | Self::StopServer { for_ms, .. }
+            | Self::FreezeServer { for_ms, .. }
+            | Self::HalfMove { for_ms, .. }
+            | Self::WrongKey { for_ms, .. }
+            | Self::Demote { for_ms, .. } => *for_ms = *for_ms * percent / 100,
+            _ => {}
+        }
+        self
+    }
+
     /// When the fault ends, after its start.
     pub(crate) fn lasts_ms(self) -> u64 {
         match self {

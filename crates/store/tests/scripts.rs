@@ -42,7 +42,7 @@ const PINNED: [(&str, &str); 20] = [
     ("bind", "08bc5b084221138d275111256ab559dd565be158"),
     ("retire", "2a7398e15c71ebba8d312ea160a1eba7d2a9e6fa"),
     ("policy", "c019331eb18e8c8d926987c61131b60ce834737d"),
-    ("restore", "3a7fbe8e29156e341008ff366bb5dfe1d4533e58"),
+    ("restore", "a38f47876e2f3f47e888b9d7a68bfe5d683f62fa"),
     ("mend", "15253bb34f4af5e4b28f7690424d4602dda3ab7a"),
     ("zones", "dff049337db80598485d179d7d3be18d7d1a0232"),
     ("define", "56c313d0504b83f501fd0dca7fe6ca8fe3941ef2"),

@@ -338,8 +338,8 @@ impl Auditor {
                 let is_passed = number.zip(passed).is_some_and(|(at, (low, high))| low < at && at < high);
                 seen.kind == Kind::NeverClaims && is_passed
             });
-            // A device that asks for a place that its holder replaced keeps no appointment, and gets one with each answer.
-            let asked = self.earlier_polls.iter().filter(|asked| (from..until).contains(asked)).count();
+            // A device that asks at its own pace, for a place that its holder replaced or left, keeps no appointment, and gets one with each answer.
+            let asked = self.lone_polls.iter().filter(|asked| (from..until).contains(asked)).count();
             let held = held.count() + asked;
             let count = within.len() + held;
             // So long these slots were free, and nobody else's. Whoever is next has been told the near period.

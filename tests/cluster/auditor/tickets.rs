@@ -13,6 +13,7 @@ use admission::Visit;
 use gate::{Refusal, Reply};
 
 use super::{Auditor, Call, Promise, Ticket};
+use crate::plan::Kind;
 
 /// What the auditor knows of keys and copies.
 #[derive(Debug)]
@@ -116,10 +117,15 @@ impl Auditor {
     }
 
     /// A copy of a ticket was answered.
-    pub(super) fn count_copy(&mut self, ticket: Option<Ticket>, answer: &Result<Reply, Refusal>) {
+    pub(super) fn count_copy(&mut self, call: &Call, answer: &Result<Reply, Refusal>) {
         self.judged.copies += 1;
         self.judged.copied_passes += u64::from(matches!(answer, Ok(Reply::Entered { .. })));
-        self.tickets.copied.extend(ticket);
+        self.tickets.copied.extend(call.ticket);
+        let seen = &self.users[call.user];
+        let is_left = matches!(seen.kind, Kind::Leaves(after) if seen.joined.1 + after <= call.asked);
+        if is_left && seen.ticket == call.ticket && matches!(answer, Ok(Reply::Waiting { .. })) {
+            self.lone_polls.push(call.asked);
+        }
     }
 
     /// A copy was answered of a ticket whose holder has taken another place since. It may have ended: nobody has to poll for it. If it
@@ -127,7 +133,7 @@ impl Auditor {
     pub(super) fn answered_earlier(&mut self, call: &Call, answer: &Result<Reply, Refusal>) {
         let &Call { asked, now, user, at: (server, _), ticket, .. } = call;
         if matches!(answer, Ok(Reply::Waiting { .. })) {
-            self.earlier_polls.push(asked);
+            self.lone_polls.push(asked);
         }
         let Some(place) = self.users[user].earlier.iter_mut().find(|place| Some(place.ticket) == ticket)
         else {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a suite's choices come from its own random numbers, so the rest of the plan stays as it is.
 
-use super::{Copied, Cut, Dice, Fault, Kind, Plan, Stay};
+use super::{Copied, Cut, Dice, Fault, Kind, Plan, Stay, User};
 use crate::{cluster::START_UNIX_MS, seed::Random};
 
 impl Plan {
@@ -238,6 +238,49 @@ impl Plan {
                     side: dice.below(2),
                 });
             }
+        }
+        self
+    }
+
+    /// A run near this one, of a fault that was mended: events come at other times, last shorter, or not at all, or twice, and the people
+    /// are others. What a mend forgot is near the fault.
+    pub(crate) fn varied(mut self, seed: u64) -> Self {
+        let mut dice = Dice(Random::of(seed ^ 0x0EA7_0B1E));
+        self.seed ^= if dice.chance(50) { seed } else { 0 };
+        self.persistent ^= dice.chance(10);
+        self.replicated ^= dice.chance(10);
+        let apart_ms = dice.one_of(&[0, 100, 1_000, 5_000, 20_000]);
+        // A key that is forgotten too early is a mistake of the operator.
+        let changes_keys = |fault: Fault| matches!(fault, Fault::ChangeKey { .. } | Fault::ForgetKey { .. });
+        let mut faults = Vec::new();
+        for &(at_ms, fault) in &self.faults {
+            if changes_keys(fault) {
+                faults.push((at_ms, fault));
+                continue;
+            }
+            let times = dice.one_of(&[0, 1, 1, 1, 1, 1, 1, 1, 1, 2]);
+            for time in 0..times {
+                let apart_ms = apart_ms + 10_000 * time;
+                let at_ms = (at_ms + dice.between(0, 2 * apart_ms)).saturating_sub(apart_ms);
+                let shorter = if dice.chance(50) { dice.between(30, 100) } else { 100 };
+                faults.push((at_ms.clamp(1_000, self.ends_ms - 80_000), fault.scaled(shorter)));
+            }
+        }
+        faults.sort_by_key(|(at_ms, _)| *at_ms);
+        self.faults = faults;
+        let apart_ms = apart_ms.min(5_000);
+        for user in &mut self.users {
+            if dice.chance(50) {
+                user.seed = dice.0.bits();
+                user.joins_ms = (user.joins_ms + dice.between(0, 2 * apart_ms)).saturating_sub(apart_ms);
+            }
+        }
+        for _ in 0..dice.below(10) {
+            let joins_ms = dice.between(0, self.ends_ms / 2);
+            let leaves = Kind::Leaves(dice.between(0, 60_000));
+            let kind = dice.one_of(&[Kind::Stays, Kind::Stays, Kind::Insists, leaves]);
+            let (seed, side) = (dice.0.bits(), dice.below(2));
+            self.users.push(User { seed, joins_ms, kind, side, stay: Stay::default(), copied: None });
         }
         self
     }

@@ -189,7 +189,7 @@ impl<C: Client> Redis<C> {
                 continue;
             }
             if !bits.is_empty() {
-                memory.take_bits(*segment, rev, header.next, &bits, &ended)?;
+                memory.take_bits(*segment, rev, &bits, &ended)?;
             }
             memory.take_entries(*segment, rev, wanted, &entries);
         }

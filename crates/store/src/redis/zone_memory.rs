@@ -44,11 +44,11 @@ const PAGES: usize = SEGMENT_BYTES * 8 / PAGE_TICKETS;
 struct Bits {
     /// The revision of the segment that they show; 0 for none.
     rev: u64,
-    /// Which of the segment's tickets had been given out then, as far as this server saw the epochs that did it: between the numbers of two
-    /// epochs there are some that another process may have given out. Of others, only those are known that are marked here.
-    given: Range<usize>,
     /// Which tickets wait, in the bit order of Redis.
     live: Box<[u8; SEGMENT_BYTES]>,
+    /// Which tickets waited at any time, as far as this server saw it. Of another one it says nothing: the state may never have given out
+    /// that number, or an epoch did that was lost, and its holder has not asked yet.
+    seen: Box<[u8; SEGMENT_BYTES]>,
     /// Which holders entered, or gave up the place, as far as this server was told. It outlives the pass: they do not wait again.
     entered: Box<[u8; SEGMENT_BYTES]>,
     /// Who does not come back, as Redis last sent it; nothing if `entered` has all of them. Those whom it lacks ended by calls of
@@ -62,7 +62,7 @@ struct Bits {
 impl Bits {
     fn new() -> Self {
         let nobody = || Box::new([0; SEGMENT_BYTES]);
-        Self { rev: 0, given: 0..0, live: nobody(), entered: nobody(), ended: None, is_closed: false }
+        Self { rev: 0, live: nobody(), seen: nobody(), entered: nobody(), ended: None, is_closed: false }
     }
 
     /// Which tickets of a byte do not come back while it is not known whether their holders entered.
@@ -95,6 +95,7 @@ impl Bits {
 
     fn waits(&mut self, ticket: usize) {
         self.live[ticket / 8] |= mask(ticket);
+        self.seen[ticket / 8] |= mask(ticket);
     }
 
     fn enters(&mut self, ticket: usize) {
@@ -117,20 +118,20 @@ impl Bits {
         *self = Self { entered, is_closed: true, ..Self::new() };
     }
 
-    /// Which of these tickets are gone. The bits of the others are 0.
-    fn gone(&self, given: &Range<usize>) -> Vec<u8> {
-        let mut gone: Vec<u8> = self.live.iter().map(|live| !live).collect();
-        let byte_of = |ticket: usize| (ticket / 8).min(gone.len());
-        let (first, last) = (byte_of(given.start), byte_of(given.end));
-        gone[..first].fill(0);
-        if let Some(byte) = gone.get_mut(last) {
-            *byte &= !(0xFF >> (given.end % 8));
-            gone[last + 1..].fill(0);
+    /// Who does not wait any more, as far as this server knows.
+    fn gone(&self) -> Vec<u8> {
+        let bytes = self.seen.iter().zip(&self.live[..]).zip(&self.entered[..]);
+        bytes.map(|((seen, live), entered)| seen & !live | entered).collect()
+    }
+
+    /// Of the first `given` tickets, those that do not wait. The bits of the others are 0.
+    fn absent(&self, given: usize) -> Vec<u8> {
+        let mut absent: Vec<u8> = self.live.iter().map(|live| !live).collect();
+        if let Some(byte) = absent.get_mut(given / 8) {
+            *byte &= !(0xFF >> (given % 8));
+            absent[given / 8 + 1..].fill(0);
         }
-        if let Some(byte) = gone.get_mut(first) {
-            *byte &= 0xFF >> (given.start % 8);
-        }
-        gone
+        absent
     }
 }
 
@@ -412,13 +413,12 @@ impl ZoneMemory {
         Ok(())
     }
 
-    /// Takes in the bits of a segment, from a reply with this revision and next ticket number: who waits, and who does not come back. The
+    /// Takes in the bits of a segment, from a reply with this revision: who waits, and who does not come back. The
     /// latter are empty if those here are as new.
     pub(super) fn take_bits(
         &mut self,
         segment: u64,
         rev: u64,
-        next: u64,
         live: &[u8],
         ended: &[u8],
     ) -> Result<(), Garbled> {
@@ -429,12 +429,11 @@ impl ZoneMemory {
         if rev > bits.rev {
             bits.rev = rev;
             bits.is_closed = false;
-            let (of_start, start) = split(self.header.start);
-            if segment >= of_start {
-                bits.given = if segment == of_start { start } else { 0 }..given_of(segment, next);
-            }
             bits.live[..live.len()].copy_from_slice(live);
             bits.live[live.len()..].fill(0);
+            for (seen, live) in bits.seen.iter_mut().zip(live) {
+                *seen |= live;
+            }
             bits.take_ended(ended);
         }
         Ok(())
@@ -680,7 +679,7 @@ impl ZoneMemory {
             }
             let given = given_of(segment, header.next);
             let bits = self.segments.get(&segment).unwrap_or(&unknown);
-            let gone: Vec<Arc<Words>> = pages_of(&bits.gone(&(0..given))).collect();
+            let gone: Vec<Arc<Words>> = pages_of(&bits.absent(given)).collect();
             pages.add_spread(&gone, given, counts.present);
         }
         Snapshot {
@@ -769,13 +768,8 @@ impl ZoneMemory {
         let mut segments: BTreeMap<u64, WitnessSegment> = (self.header.base..last)
             .filter_map(|segment| {
                 let bits = self.segments.get(&segment)?;
-                let mut gone = bits.gone(&bits.given);
-                // Also a ticket behind those that Redis last told of.
-                for (gone, entered) in gone.iter_mut().zip(&bits.entered[..]) {
-                    *gone |= entered;
-                }
                 let (live, entered) = (bits.live.to_vec(), bits.entered.to_vec());
-                Some((segment, WitnessSegment { live, gone, entered }))
+                Some((segment, WitnessSegment { live, gone: bits.gone(), entered }))
             })
             .collect();
         let behind = self.segments.range(..self.header.base);
