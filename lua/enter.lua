@@ -75,7 +75,6 @@ local function unclaimed_numbers(s, seq)
   if seq < z.start and s.index >= z.base and (not s.known or first >= used) then
     return max(first, z.floor), min(last, z.start)
   end
-  if is_undrawn() then return nil end
   if seq >= z.next then return max(first, z.next), last end
   if seq > z.start and s.index >= z.base and not s.known then return first, last end
   local ahead = moved_ahead_from()

@@ -33,7 +33,7 @@ fn all() -> [&'static Script; 20] {
 const PINNED: [(&str, &str); 20] = [
     ("join", "1ddfb6a23c0420b9af287b7c078621183c04baa8"),
     ("find", "2783e011dce2ef4e660e5a92edb844febe2689cb"),
-    ("enter", "c021f796b04ad4087e5d66bf092e5f7139b68bcb"),
+    ("enter", "fe070f27f652677a6278c247636e1a68f3150d8c"),
     ("beat", "091b8acef4c16d359f4440544879633a97e8b0e6"),
     ("census", "8e10b53540c38cb38c6e5f59cd0612413c7a40e9"),
     ("deal", "56d0392103bcdc597643c71c5990040db2d2e73c"),

@@ -6,6 +6,9 @@ use gate::PassClaims;
 
 use super::{Auditor, CROWDED, Decision, HEARD_MS, Life, Promise, SEGMENT, SILENCE, Seen, Ticket};
 
+/// How long a server that stood still runs before its calls set a clock right: it calls once a second, and late calls do so after 0.7 s.
+const TOLD_MS: u64 = 2_000;
+
 impl Auditor {
     /// The decision that a pass tells of.
     pub(super) fn decision_of(&self, pass: &PassClaims) -> Option<Decision> {
@@ -241,7 +244,7 @@ impl Auditor {
             let is_silent = |life: &Life| {
                 self.silent.iter().any(|&(from, until, server)| {
                     let end = now.min(at + self.idle_ms).min(life.until);
-                    server == life.server && from <= at + 5_000 && until >= end
+                    server == life.server && from <= at + 5_000 && until + TOLD_MS >= end
                 })
             };
             let is_divided = self.divided.iter().any(|&(from, until)| from <= at && until > at + 1_000);
