@@ -236,7 +236,7 @@ impl Auditor {
     }
 
     /// Whether a node's clock was set while no server ran that had seen a ticket of `since`. A server that stands still or is
-    /// cut off, from then until now or until it is too late, does not run; nor does one in the other part of a divided network, because
+    /// cut off, from then until now or until it is too late, does not run; nor does one that nobody asks, and nor does one in the other part of a divided network, because
     /// it is too late once one in the node's part has called. A server that starts may be the first to call: the others call once a second,
     /// and while a slot is half moved none reaches the zone.
     pub(super) fn nobody_knows_the_time(&self, since: u64, now: u64) -> bool {
@@ -248,9 +248,15 @@ impl Auditor {
                 })
             };
             let is_divided = self.divided.iter().any(|&(from, until)| from <= at && until > at + 1_000);
+            // A server looks at a zone for a minute after somebody asked there.
+            let looks = |life: &Life| {
+                let answers = &self.answers[life.server];
+                let from = answers.partition_point(|&ms| ms < life.from.max(at.saturating_sub(60_000)));
+                answers.get(from).is_some_and(|&ms| ms <= at + 5_000)
+            };
             let tells = |life: &Life, side: usize| {
                 let is_near = !is_divided || self.server_sides[life.server] == side;
-                life.from < since && life.until > at + 5_000 && is_near && !is_silent(life)
+                life.from < since && life.until > at + 5_000 && is_near && !is_silent(life) && looks(life)
             };
             let nobody = |side: &usize| !self.lives.iter().any(|life| tells(life, *side));
             let begins = |until: u64| self.lives.iter().any(|life| (at..until).contains(&life.from));
