@@ -291,8 +291,9 @@ fn every_promise_holds_when_the_order_is_drawn() {
 fn every_promise_holds_near_mended_faults() {
     static LISTS: LazyLock<Vec<(String, List)>> = LazyLock::new(mended);
     let plan = |seed| {
-        let list = usize::try_from(seed).expect("small") % LISTS.len();
-        LISTS[list].1.plan.clone().varied(seed)
+        let number = usize::try_from(seed).expect("small");
+        let plan = |number: usize| &LISTS[number % LISTS.len()].1.plan;
+        plan(number).clone().varied(seed, plan(number / LISTS.len()))
     };
     explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 90), plan, &FLOORS_OF_NEAR);
 }

@@ -243,15 +243,27 @@ impl Plan {
     }
 
     /// A run near this one, of a fault that was mended: events come at other times, last shorter, or not at all, or twice, and the people
-    /// are others. What a mend forgot is near the fault.
-    pub(crate) fn varied(mut self, seed: u64) -> Self {
+    /// are others. In a third of the runs, what happened in another one comes on top. What a mend forgot is near the fault.
+    pub(crate) fn varied(mut self, seed: u64, other: &Self) -> Self {
         let mut dice = Dice(Random::of(seed ^ 0x0EA7_0B1E));
         self.seed ^= if dice.chance(50) { seed } else { 0 };
         self.persistent ^= dice.chance(10);
         self.replicated ^= dice.chance(10);
         let apart_ms = dice.one_of(&[0, 100, 1_000, 5_000, 20_000]);
         // A key that is forgotten too early is a mistake of the operator.
-        let changes_keys = |fault: Fault| matches!(fault, Fault::ChangeKey { .. } | Fault::ForgetKey { .. });
+        let changes_keys = |fault: Fault| {
+            matches!(fault, Fault::WrongKey { .. } | Fault::ChangeKey { .. } | Fault::ForgetKey { .. })
+        };
+        if dice.chance(33) && other.data_nodes <= self.data_nodes && other.voters <= self.voters {
+            let can_come = |fault: Fault| {
+                let is_here = fault.server().is_none_or(|server| server < self.servers);
+                // Whoever reaches no server for the idle time is dropped.
+                let is_short = fault.lasts_ms() < u64::from(self.policy.idle_timeout_s) * 300;
+                is_here && is_short && !changes_keys(fault)
+            };
+            let others: Vec<_> = other.faults.iter().copied().filter(|(_, fault)| can_come(*fault)).collect();
+            self.faults.extend(others);
+        }
         let mut faults = Vec::new();
         for &(at_ms, fault) in &self.faults {
             if changes_keys(fault) {
