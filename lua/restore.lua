@@ -264,8 +264,12 @@ end
 
 -- Later, everybody who still polls has shown the ticket, and who did not is not waiting any more.
 local is_over = z.now >= z.recover_until
--- Without the store, a server goes on to tell people to wait. Who heard that a moment ago has as long to ask as anybody else.
-if not is_over then z.recover_until = max(z.recover_until, z.now + z.idle * 1000) end
+-- Without the store, a server goes on to tell people to wait. Who heard that a moment ago has as long to ask as anybody else. But a server
+-- that nobody asked for a while may be the last one to speak, so this ends.
+if not is_over then
+  local idle_ms = z.idle * 1000
+  z.recover_until = max(z.recover_until, min(z.now, z.hold_until + idle_ms) + idle_ms)
+end
 if taken == 1 and not is_over then
   z.base = max(min(z.base, w.base), dealt_from)
   for i = 1, #segments do

@@ -63,7 +63,7 @@ local PAST, PROVED = 64 * 32, -1
 local KEPT = 64
 -- How far the clock can leap, and windows end early by that. How long the presumption waits for a server that has
 -- not called. How far beyond its bounds the clock may be, and for how long before it counts as set.
-local LEAP_MS, SERVER_MS, LATE_MS, SET_MS = 250, 70000, 250, 700
+local LEAP_MS, SERVER_MS, LATE_MS, SET_MS = 50, 70000, 250, 700
 -- How long nobody enters after a leap past the opening that no server vouched for. Servers that run call once a second.
 local DOUBT_MS = 2000
 -- A line that may have had a predecessor begins at a random number from AFTER_LOSS on, and has a random epoch, so that the two have

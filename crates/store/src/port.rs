@@ -316,6 +316,8 @@ pub struct RememberedEntry {
     pub entry: Entry,
     /// Its holder has left since then.
     pub has_left: bool,
+    /// The last instant at which a repeated claim returns it, in milliseconds on the store's clock.
+    pub expires_ms: u64,
 }
 
 /// The visits that were left lately.

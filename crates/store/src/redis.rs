@@ -111,6 +111,8 @@ struct Zone {
     is_listed: OnceCell<()>,
     /// When this server last began the state anew, and how often in a short time.
     mended: Mutex<Mended>,
+    /// The records of draws, as Redis kept them last: of the draw by which the line is dealt, and of the one that was kept last.
+    records: Mutex<HashMap<u32, Bytes>>,
 }
 
 /// The store in one Redis: a server, or a cluster.
@@ -193,6 +195,7 @@ impl<C: Client> Redis<C> {
                 decides: AtomicBool::new(false),
                 is_listed: OnceCell::new(),
                 mended: Mutex::default(),
+                records: Mutex::default(),
             })
         }))
     }

@@ -172,9 +172,9 @@ impl<L: Line> Room<L> {
     /// ended. Otherwise a pass whose reply was lost could not be had again, and a zone that opens without its store would give a longer one.
     fn remembered_reply(&self, ticket: Ticket) -> Option<Result<Reply, Refusal>> {
         let claim = Claim { epoch: ticket.epoch, seq: ticket.seq };
-        let RememberedEntry { entry, has_left } = self.line.remembered_entry(claim)?;
+        let RememberedEntry { entry, has_left, expires_ms } = self.line.remembered_entry(claim)?;
         let now_ms = self.current.load().ms_at(Instant::now());
-        if !has_left && now_ms <= entry.expires_ms() {
+        if !has_left && now_ms <= expires_ms {
             return Some(Ok(self.entered(&ticket, entry, now_ms)));
         }
         // Only the store's clock ends a pass. But where the zone opens without the store, nobody gets a second one.

@@ -135,11 +135,32 @@ impl<C: Client> Redis<C> {
         draw: u32,
         new: Option<Vec<u8>>,
     ) -> Result<Option<Vec<u8>>> {
+        let kept = self.exchange_record(zone, draw, new.unwrap_or_default().into()).await?;
+        if kept.is_empty() {
+            return Ok(None);
+        }
+        let dealt = lock(&zone.memory).as_ref().map(|memory| memory.header.drawn.draw);
+        let mut records = lock(&zone.records);
+        records.retain(|other, _| Some(*other) == dealt);
+        records.insert(draw, kept.clone());
+        Ok(Some(kept.to_vec()))
+    }
+
+    /// Gives back the record of a draw by which a line is dealt. A state that is dealt and whose record is lost lets nobody in: only the
+    /// record says who has which number. So it is there before the state is.
+    pub(super) async fn give_record(&self, zone: &Zone, draw: u32) -> Result<()> {
+        let record = lock(&zone.records).get(&draw).cloned();
+        match record {
+            Some(record) => self.exchange_record(zone, draw, record).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Offers a record, or nothing, and returns what is kept; nothing if there is none.
+    async fn exchange_record(&self, zone: &Zone, draw: u32, offered: Bytes) -> Result<Bytes> {
         let keys = vec![Bytes::from(format!("{}draw:{draw}", zone.prefix))];
-        let args = vec![new.unwrap_or_default().into(), text(KEPT_MS)];
-        let reply = self.client.run(&scripts::DRAW, keys, args, None).await;
-        let kept = Reply::new(reply.map_err(StoreError::from)?)?.bytes()?;
-        Ok((!kept.is_empty()).then(|| kept.to_vec()))
+        let reply = self.client.run(&scripts::DRAW, keys, vec![offered, text(KEPT_MS)], None).await;
+        Ok(Reply::new(reply.map_err(StoreError::from)?)?.bytes()?)
     }
 }
 

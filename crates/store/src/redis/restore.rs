@@ -95,6 +95,7 @@ impl<C: Client> Redis<C> {
                 memory.witnesses.front().map(|first| (Arc::clone(first), memory.witnesses.len() == 1))
             });
             let Some((witness, is_last)) = first else { return Ok(()) };
+            self.give_record(zone, witness.drawn.draw).await?;
             self.give(zone, &witness, is_last).await?;
             if let Some(memory) = &mut *lock(&zone.memory) {
                 memory.witnesses.retain(|kept| !Arc::ptr_eq(kept, &witness));

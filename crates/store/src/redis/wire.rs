@@ -84,7 +84,7 @@ pub(super) struct Header {
     pub(super) recover_until: u64,
 }
 
-/// The leaps of a zone's clock in the last minutes, in the order of FIELDS in `lua/zone.lua`. Only the scripts read them.
+/// The leaps of a zone's clock in the last minutes, in the order of FIELDS in `lua/zone.lua`.
 pub(super) type Leaps = [u64; 5];
 
 /// The people inside, as a header has them.
@@ -281,6 +281,16 @@ impl Header {
             opens_ms,
             unix_ms: policy.opens_at.unix_ms(opens_ms, now).unwrap_or(now.saturating_add_signed(offset)),
         })
+    }
+}
+
+impl Header {
+    /// When something is over that began at `at_ms` and lasts so long: what the clock leapt since does not count. The twin of `free_at` in
+    /// `lua/zone.lua`.
+    pub(super) fn ends_ms(&self, at_ms: u64, lasts_ms: u64) -> u64 {
+        let [_, leapt, leap, leapt_before, leap_before] = self.leaps;
+        let since = |leapt: u64, leap: u64| leap.min(leapt.saturating_sub(at_ms));
+        at_ms + since(leapt, leap) + since(leapt_before, leap_before) + lasts_ms
     }
 }
 

@@ -598,7 +598,8 @@ impl ZoneMemory {
         let is_earlier = |of: &EarlierEpoch| of.epoch == epoch && (of.from..of.end).contains(&seq);
         let is_of_line =
             epoch == self.header.epoch || wire::earlier_epochs(&self.past).iter().any(is_earlier);
-        is_of_line.then_some(RememberedEntry { entry: told.entry, has_left: told.has_left })
+        let &Told { entry, has_left, .. } = told;
+        is_of_line.then(|| RememberedEntry { entry, has_left, expires_ms: self.expires_ms(entry) })
     }
 
     /// Keeps an entry, unless it is known.
@@ -630,9 +631,14 @@ impl ZoneMemory {
     }
 
     fn forget_expired(&mut self) {
-        while self.entries.front().is_some_and(|told| told.entry.expires_ms() < self.header.now) {
+        while self.entries.front().is_some_and(|told| self.expires_ms(told.entry) < self.header.now) {
             self.entries.pop_front();
         }
+    }
+
+    /// The last instant at which a repeated claim returns an entry, on the zone's clock.
+    fn expires_ms(&self, Entry { at_ms, life_s, .. }: Entry) -> u64 {
+        self.header.ends_ms(at_ms, u64::from(life_s) * 1_000)
     }
 
     /// Whether a ticket is of an epoch that began after the state that answered, which so must have been replaced: a process that
