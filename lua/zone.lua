@@ -264,9 +264,11 @@ local function set_clock(is_other)
   else
     -- Bounds that the clock has passed already say nothing.
     local is_ahead = hi >= z.now and shown > hi
+    is_late = late_since ~= nil or is_ahead and shown > hi + LATE_MS
+    -- The next call has bounds of this epoch.
+    if is_ahead and is_late then return z.now end
     if is_ahead then now = hi end
     leap_ms = max(now - z.now, 0)
-    is_late = late_since ~= nil or is_ahead and shown > hi + LATE_MS
   end
   if leap_ms <= LEAP_MS then leap_ms = 0 end
   now = max(now, z.now)

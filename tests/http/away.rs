@@ -11,6 +11,7 @@ use crate::{
     app::{Answer, body},
     client::Reply,
     clock::eventually,
+    keys::KeyFiles,
     passes::JwkSet,
     redis::Standalone,
     weir::{Setup, Weir, zone},
@@ -169,6 +170,44 @@ pub(crate) fn a_pass_is_the_same_while_redis_is_away() {
         for _ in 0..3 {
             assert_eq!(pass_of(&Answer::of(&entry(&stays.token))), before, "{open}");
             assert_eq!(entry(&left.token).problem(), "gone", "{open}");
+        }
+    }
+}
+
+/// The same, of whoever left at another server, once this one has been told so: by an answer of the store, and with the people inside.
+pub(crate) fn whoever_left_elsewhere_gets_no_pass_while_redis_is_away() {
+    let redis = Standalone::start();
+    let keys = KeyFiles::old();
+    let config = format!("store = {:?}\n{}{}", redis.url(), keys.named("key_file"), zone("A", 1, ""));
+    let [one, other] = [(); 2].map(|()| Setup::new(&config).start());
+    for (zone, max_active) in [("Z", 0), ("M", 50)] {
+        let new = json!({ "id": zone, "policy": { "admit_per_minute": 60, "max_active": max_active, "polling_period_ms": 500 } });
+        let made = one.admin_ask("POST", "/admin/v1/zones", &[], Some(&new.to_string()));
+        assert_eq!(made.status, 201, "{made:?}");
+    }
+    let ask = |weir: &Weir, what: &str, zone: &str, token: Option<&str>| {
+        weir.post(&format!("/traffic/{what}"), &body(zone, token))
+    };
+    let left = ["Z", "M"].map(|zone| {
+        let answer = eventually("somebody enters", || {
+            let reply = ask(&one, "wait", zone, None);
+            (reply.status == 200).then(|| Answer::of(&reply)).filter(|answer| answer.can_enter)
+        });
+        eventually("the other server returns the pass", || {
+            let reply = ask(&other, "entry", zone, Some(&answer.token));
+            (reply.status == 200 && Answer::of(&reply).can_enter).then_some(())
+        });
+        assert_eq!(ask(&one, "leave", zone, Some(&answer.token)).status, 204);
+        eventually("the other server hears of it", || {
+            (ask(&other, "entry", zone, Some(&answer.token)).problem() == "gone").then_some(())
+        });
+        (zone, answer.token)
+    });
+    redis.stop();
+    eventually("the store is away", || (ask(&other, "wait", "Z", None).status == 503).then_some(()));
+    for _ in 0..3 {
+        for (zone, token) in &left {
+            assert_eq!(ask(&other, "entry", zone, Some(token)).problem(), "gone", "{zone}");
         }
     }
 }

@@ -939,6 +939,48 @@ pub(crate) fn a_form_is_not_lost_silently() {
     assert!(refused.json()["shown"]["explanation"].is_string() && late.cookies.is_empty(), "{refused:?}");
 }
 
+/// What counts for a page is the request that it stands for: the question of its script is another one, and never reaches the site.
+pub(crate) fn a_page_asks_for_the_request_that_it_stands_for() {
+    let zones = zone("Z", 60_000, HELD) + &zone("OPEN", 60_000, "mode = \"open\"");
+    let forms = "[[route]]\nzone = \"Z\"\npath = \"/order\"\nmethod = \"POST\"\n[[route]]\nzone = \"OPEN\"\n";
+    let weir = Setup::new(&config(&zones, forms)).start();
+    let mut ada = Visitor::of(&weir);
+    assert_eq!(ada.get("/").status, 200, "she has a visit elsewhere");
+    assert_eq!(ada.ask("POST /order", &[PAGE]).status, 503);
+    let of_form: &[_] = &[("Accept", "application/json"), ("Weir-Poll", "form; given=")];
+    assert_eq!(ada.ask("GET /order", of_form).problem(), "waiting", "the form waits, whatever a GET does");
+    assert_eq!(ada.ask("GET /order", &[]).status, 200);
+
+    let of_pages = "[[route]]\nzone = \"Z\"\npath = \"/page\"\nheader = { accept = \"*text/html*\", sec-fetch-dest = \"document\" }\n\
+                    [[route]]\nbypass = true\npath = \"/other\"\n";
+    let routes = |weir: &Weir, routes: &str| {
+        weir.setup().write_config(&config(&zones, routes));
+        weir.signal(Signal::HUP);
+    };
+    routes(&weir, of_pages);
+    let page = [PAGE, ("Sec-Fetch-Dest", "document"), ("Sec-Fetch-Mode", "navigate")];
+    let mut ben = Visitor::of(&weir);
+    eventually("pages wait", || (ben.ask("GET /page", &page).status == 503).then_some(()));
+    let by_script =
+        [POLL, ("Accept", "application/json"), ("Sec-Fetch-Dest", "empty"), ("Sec-Fetch-Mode", "cors")];
+    assert_eq!(
+        ben.ask("GET /page", &by_script).problem(),
+        "waiting",
+        "the page waits, whatever a script does"
+    );
+    // What waits no more hears so, from Weir: the site might refuse the question.
+    for target in ["GET /other", "GET /other?x=1"] {
+        let told = ben.ask(target, &by_script);
+        assert_eq!((told.problem().as_str(), &told.json()["canEnter"]), ("admitted", &true.into()));
+        assert_eq!(ben.ask_at("/gate/check?answer=status", target, &by_script).status, 401);
+        assert_eq!(ben.ask_at("/gate/check?answer=page", target, &by_script).problem(), "admitted");
+    }
+    routes(&weir, "[[route]]\nzone = \"Z\"\npath = \"/page\"\n");
+    eventually("no rule is for it", || (ben.get("/other").status == 200).then_some(()));
+    assert_eq!(ben.ask("GET /other", &by_script).problem(), "admitted");
+    assert_eq!(ben.ask("GET /other", of_form).problem(), "admitted");
+}
+
 /// Places and visits survive a crash, over HTTPS too; a visit that is bound to an address is worth nothing elsewhere.
 pub(crate) fn places_and_visits_survive_a_crash() {
     let zones = zone("Z", 60_000, HELD) + &zone("OPEN", 60, "mode = \"open\"");

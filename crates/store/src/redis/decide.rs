@@ -119,24 +119,25 @@ impl<C: Client> Redis<C> {
         let mut memory = lock(&zone.memory);
         let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
         // Of a ticket that the state does not know yet after a loss, this server has learnt nothing. If it took the ticket for one that
-        // waits, it would give it back as such after the next loss, also if its holder has entered or left.
-        let is_known = |verdict: &Verdict| !matches!(verdict, Verdict::Waiting(Position { rank: 0, .. }));
-        let known = claims.iter().zip(&verdicts).filter(|(_, verdict)| is_known(verdict));
-        memory.note(known.map(|((seq, _), verdict)| (*seq, *verdict)));
+        // waits, it would give it back as such after the next loss, also if its holder has entered or left. Nor has it learnt anything
+        // from a state that was replaced.
+        let mut known = Vec::with_capacity(count);
         for ((seq, epoch), verdict) in claims.iter().zip(&mut verdicts) {
-            if let Verdict::Waiting(position) = verdict {
-                position.rank = position.rank.max(1);
-            }
-            if *verdict == Verdict::Gone && memory.is_ahead(*epoch, *seq, &answer.header) {
-                *verdict = Verdict::Waiting(Position {
-                    rank: 1,
-                    present_ahead: 0,
-                    estimate: None,
-                    poll_in_ms: answer.header.policy.polling_period_ms,
-                    slot_in_ms: None,
-                });
+            match verdict {
+                Verdict::Waiting(position) if position.rank == 0 => position.rank = 1,
+                Verdict::Gone if memory.is_ahead(*epoch, *seq, &answer.header) => {
+                    *verdict = Verdict::Waiting(Position {
+                        rank: 1,
+                        present_ahead: 0,
+                        estimate: None,
+                        poll_in_ms: answer.header.policy.polling_period_ms,
+                        slot_in_ms: None,
+                    });
+                }
+                _ => known.push((*seq, *verdict)),
             }
         }
+        memory.note(known);
         let Header { now: at_ms, policy, drawn, .. } = answer.header;
         Ok(Decided { at_ms, policy, verdicts, slots: memory.slots(), drawn })
     }

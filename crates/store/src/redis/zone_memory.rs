@@ -287,6 +287,13 @@ fn pages_of(bits: &[u8]) -> impl Iterator<Item = Arc<Words>> {
     })
 }
 
+/// Whether a ticket's visit has ended, by who left.
+fn is_left(left: &BTreeMap<u64, (u64, Vec<u8>)>, seq: u64) -> bool {
+    let (segment, ticket) = split(seq);
+    let byte = left.get(&segment).and_then(|(_, bits)| bits.get(ticket / 8));
+    byte.is_some_and(|byte| byte & mask(ticket) != 0)
+}
+
 /// A window without entries.
 fn new_window(header: &Header) -> Window {
     let mut window = Window::new(&header.policy);
@@ -580,11 +587,8 @@ impl ZoneMemory {
 
     /// Notes whose visit has ended, as the views said.
     fn note_left_of_views(&mut self) {
-        for told in &mut self.entries {
-            let (segment, ticket) = split(told.seq);
-            let byte = self.left.get(&segment).and_then(|(_, bits)| bits.get(ticket / 8));
-            told.has_left |= byte.is_some_and(|byte| byte & mask(ticket) != 0);
-        }
+        let left = &self.left;
+        self.entries.iter_mut().for_each(|told| told.has_left |= is_left(left, told.seq));
     }
 
     /// The entry of a ticket of this line, if this server was told it.
@@ -599,6 +603,7 @@ impl ZoneMemory {
         let is_of_line =
             epoch == self.header.epoch || wire::earlier_epochs(&self.past).iter().any(is_earlier);
         let &Told { entry, has_left, .. } = told;
+        let has_left = has_left || is_left(&self.left, seq);
         is_of_line.then(|| RememberedEntry { entry, has_left, expires_ms: self.expires_ms(entry) })
     }
 
@@ -618,6 +623,13 @@ impl ZoneMemory {
             let bits = self.segments.entry(segment).or_insert_with(Bits::new);
             match verdict {
                 Verdict::Waiting(_) => bits.waits(ticket),
+                // Whose pass is still valid has left, at another server perhaps. Without the store, this one would return the pass again.
+                Verdict::Gone if bits.has_ended(ticket) => {
+                    self.entries
+                        .iter_mut()
+                        .filter(|told| told.seq == seq)
+                        .for_each(|told| told.has_left = true);
+                }
                 Verdict::Gone => {}
                 Verdict::Entered(entry) => {
                     bits.enters(ticket);

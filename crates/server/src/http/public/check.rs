@@ -128,12 +128,14 @@ async fn decide(
     } else {
         Tokens::default()
     };
+    let poll = Poll::of(headers);
+    let of_page = poll.as_ref().map(|_| poll::headers_of_page(headers));
     let request = Request {
-        method: Cow::Borrowed(&asked.method),
+        method: Cow::Borrowed(poll.as_ref().map_or(&asked.method, |poll| poll.method(&asked.method))),
         host: Cow::Borrowed(&asked.host),
         target: Cow::Borrowed(asked.target),
         is_secure: asked.is_secure,
-        headers,
+        headers: of_page.as_ref().unwrap_or(headers),
         address: client.0.to_canonical(),
         tokens: &tokens.names,
     };
@@ -149,7 +151,7 @@ async fn decide(
         }
         Decision::Unrouted => {
             state.routes.none.inc();
-            return asked.through(None);
+            return asked.let_in(poll.is_some(), None);
         }
         Decision::LetThrough { index, .. } => {
             let given = tokens.given.filter(|given| in_force.routes.all()[index].takes_token(&given.name));
@@ -158,11 +160,10 @@ async fn decide(
                 set_cookie::of_token(name, &given.text, given.left_s, asked.is_secure)
             });
             use_visits(state, in_force, asked, headers);
-            (index, (CheckResult::Through, asked.through(cookie)))
+            (index, (CheckResult::Through, asked.let_in(poll.is_some(), cookie)))
         }
         Decision::Denied { index } => (index, (CheckResult::Denied, refused(asked, headers, DENIED.into()))),
         Decision::Gated { index, gated, further } => {
-            let poll = Poll::of(headers);
             let call = Call {
                 state,
                 in_force,
@@ -340,6 +341,18 @@ fn is_safe(method: &str) -> bool {
 }
 
 impl Asked<'_> {
+    /// Lets the request through, or tells the page's script that its page will be let through. `cookie` is what the visitor's browser gets.
+    fn let_in(&self, is_poll: bool, cookie: Option<HeaderValue>) -> Response<Full<bytes::Bytes>> {
+        if !is_poll {
+            return self.through(cookie);
+        }
+        let mut response = Problem::from(ADMITTED).with([("canEnter", true.into())]).into_reply();
+        if let Some(cookie) = cookie {
+            response.headers_mut().insert(SET_COOKIE, cookie);
+        }
+        self.finish(response)
+    }
+
     /// The request may go on. `cookie` is what the visitor's browser gets.
     fn through(&self, cookie: Option<HeaderValue>) -> Response<Full<bytes::Bytes>> {
         let mut response = Response::new(Full::default());
@@ -595,16 +608,8 @@ impl<'a> Call<'a> {
         self.in_force.routes.gated().any(|gated| gated.bind_address && gated.zone == *zone)
     }
 
-    /// Lets the request through, or tells the page's script that it will be let through.
     fn let_in(&self, cookie: Option<HeaderValue>) -> Response<Full<bytes::Bytes>> {
-        if self.poll.is_none() {
-            return self.asked.through(cookie);
-        }
-        let mut response = Problem::from(ADMITTED).with([("canEnter", true.into())]).into_reply();
-        if let Some(cookie) = cookie {
-            response.headers_mut().insert(SET_COOKIE, cookie);
-        }
-        self.asked.finish(response)
+        self.asked.let_in(self.poll.is_some(), cookie)
     }
 
     /// The reply to somebody who may not go on: a page for a browser that shows one, otherwise a document.

@@ -21,8 +21,8 @@ use crate::http::{
     problem::{NO_PLACE, Problem},
 };
 
-const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
-const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+pub(super) const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+pub(super) const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// What browsers say when they load a page ahead: of today, and of yesterday.
 const AHEAD: [HeaderName; 3] = [

@@ -10,10 +10,18 @@
 //! the zone may be another one than before, and a cookie that came back may go later: its time is over, or another tab has left. So the
 //! page repeats for which zones Weir gave out a cookie that the browser has not sent back yet. For these it takes no place, and for
 //! all others it does. Each reply says the zones anew, so the server remembers nothing.
+//!
+//! The script asks with a `GET` of its own. What counts is the request that the page stands for: a rule for forms is for a page that stands in
+//! place of the reply to one, and a rule for what browsers load as pages is for every page. Invariant: no question reaches the site.
 
 use std::collections::BTreeSet;
 
-use hyper::{HeaderMap, header::HeaderName};
+use hyper::{
+    HeaderMap,
+    header::{ACCEPT, HeaderName, HeaderValue},
+};
+
+use super::newcomer::{SEC_FETCH_DEST, SEC_FETCH_MODE};
 
 /// The page's script sends this with its questions. They get no 200, so that they never reach the site.
 const POLL: HeaderName = HeaderName::from_static("weir-poll");
@@ -46,6 +54,11 @@ impl<'a> Poll<'a> {
         Some(Self { is_of_form: is_first || page == b"form", is_first, given })
     }
 
+    /// The method of the request that the page stands for. Browsers send forms with `POST`.
+    pub(super) fn method<'m>(&self, of_question: &'m str) -> &'m str {
+        if self.is_of_form { "POST" } else { of_question }
+    }
+
     /// Whether the browser was given a cookie of the zone and has not sent one since. A page that does not say it, of an older version, was
     /// given one, unless it asks for the first time.
     pub(super) fn was_given(&self, zone: &str) -> bool {
@@ -56,6 +69,19 @@ impl<'a> Poll<'a> {
     pub(super) fn names_none(&self) -> bool {
         self.given.as_ref().is_none_or(BTreeSet::is_empty)
     }
+}
+
+/// The headers of a question, with those by which a browser says that it loads a page.
+pub(super) fn headers_of_page(headers: &HeaderMap) -> HeaderMap {
+    let mut of_page = headers.clone();
+    let accepted = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+    for (name, value) in [(ACCEPT, accepted), (SEC_FETCH_DEST, "document"), (SEC_FETCH_MODE, "navigate")] {
+        // A browser that says nothing of its requests says nothing of the page's either.
+        if of_page.contains_key(&name) {
+            of_page.insert(name, HeaderValue::from_static(value));
+        }
+    }
+    of_page
 }
 
 #[cfg(test)]
