@@ -40,6 +40,10 @@ pub(crate) fn zones_come_go_and_change() {
     reload(&weir, &format!("{held}{}", zone("C", 60, "")));
     served(&weir, "C", 401);
     served(&weir, "B", 404);
+    let line = eventually("the log says whose line ends", || {
+        weir.log().lines().find(|line| line.contains("has this zone no more")).map(str::to_owned)
+    });
+    assert!(line.contains("WARN") && line.contains("zone=B") && line.contains("waiting=2"), "{line}");
     assert!(join(&weir, "C").can_enter);
 
     reload(&weir, &format!("{auto}{b}"));

@@ -163,6 +163,16 @@ impl<S: Store> ZoneEditor<S> {
                 tracing::error!(%zone, "the configuration file was not taken over: {error}");
             })?;
         }
+        // A line that ends is said before it ends, because nobody counts it after that.
+        for (zone, _) in overrides.zones().into_iter().filter(|(zone, _)| next.get(zone).is_none()) {
+            let view = self.gate.view_of_now(zone.as_str()).await;
+            let waiting = view.map_or(0, |view| view.tally().waiting);
+            tracing::warn!(
+                %zone, waiting,
+                "the configuration file has this zone no more: whoever waits in it, or comes, is told that there is no such zone; the places \
+                 are kept, and go on if the zone comes back"
+            );
+        }
         take_up(&self.gate, &next, &dropped).await?;
         *overrides = next;
         Ok(())
