@@ -637,7 +637,37 @@ pub(crate) fn no_open_door_beyond_the_loopback() {
     let before = weir.log().len();
     weir.signal(Signal::HUP);
     eventually("the file was read again", || weir.log()[before..].contains("was read").then_some(()));
-    assert_eq!([ask(&[]), ask(&[("Authorization", &bearer)])], [401, 200]);
+    assert_eq!([ask(&[]), ask(&[("Authorization", &bearer)])], [401, 401]);
+}
+
+/// Whoever withdraws the last token does not open the API to the machine.
+pub(crate) fn the_last_token_is_withdrawn() {
+    let ((token, lines), (newer, newer_lines)) = (new_token("ada", "admin"), new_token("otto", "viewer"));
+    let weir = Setup::new(&(lines + &zone("Z", 60, ""))).start();
+    let ask = |token: &str| {
+        let bearer = format!("Bearer {token}");
+        let headers: &[(&str, &str)] = if token.is_empty() { &[] } else { &[("Authorization", &bearer)] };
+        weir.admin_ask("GET", "/admin/v1/whoami", headers, None).status
+    };
+    let reload = |config: &str| {
+        weir.setup().write_config(config);
+        let before = weir.log().len();
+        weir.signal(Signal::HUP);
+        eventually("the file was read again", || {
+            weir.log()[before..].contains("was read again").then_some(())
+        });
+        weir.log()[before..].to_owned()
+    };
+    assert_eq!([ask(""), ask(&token)], [401, 200]);
+    for _ in 0..2 {
+        let log = reload(&zone("Z", 60, ""));
+        let said = "the configuration has no [[admin_token]] any more: the admin API refuses everybody";
+        assert!(log.lines().any(|line| line.contains("WARN") && line.contains(said)), "{log}");
+        assert_eq!([ask(""), ask(&token)], [401, 401]);
+    }
+    let log = reload(&(newer_lines + &zone("Z", 60, "")));
+    assert!(!log.contains("admin_token"), "{log}");
+    assert_eq!([ask(""), ask(&token), ask(&newer)], [401, 401, 200]);
 }
 
 /// Without tokens, requests that came through a proxy are refused on every route of the API. A token that is added later

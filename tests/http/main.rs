@@ -205,6 +205,7 @@ fn together() -> Vec<Trial> {
         admin::a_drained_server_is_not_ready_and_can_come_back,
         admin::refused_tokens_are_in_the_log,
         admin::no_open_door_beyond_the_loopback,
+        admin::the_last_token_is_withdrawn,
         admin::a_proxy_makes_nobody_admin,
         admin::strangers_keep_no_operator_out,
         admin::viewers_keep_no_admin_out,

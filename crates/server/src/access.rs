@@ -118,6 +118,8 @@ impl Caller {
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     tokens: Vec<(Arc<str>, Role, SecretDigest)>,
+    /// Nobody is admitted, though there are no tokens, because the last one was withdrawn.
+    is_closed: bool,
 }
 
 impl Access {
@@ -125,13 +127,26 @@ impl Access {
     #[must_use]
     pub fn new(tokens: &[AdminToken]) -> Self {
         let known = |token: &AdminToken| (Arc::from(token.name.as_str()), token.role, token.sha256);
-        Self { tokens: tokens.iter().map(known).collect() }
+        Self { tokens: tokens.iter().map(known).collect(), is_closed: false }
+    }
+
+    /// Knows these tokens from now on, in place of its own. If there are none any more, it admits nobody: whoever withdraws the last
+    /// token does not mean to admit everybody.
+    #[must_use]
+    pub fn renewed(&self, tokens: &[AdminToken]) -> Self {
+        Self { is_closed: tokens.is_empty() && !self.is_open(), ..Self::new(tokens) }
+    }
+
+    /// Whether nobody is admitted, because the last token was withdrawn.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// Whether every caller is admitted, because there are no tokens.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.tokens.is_empty()
+        self.tokens.is_empty() && !self.is_closed
     }
 
     /// The caller that these headers identify.
@@ -141,6 +156,11 @@ impl Access {
     pub fn who(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         if self.is_open() {
             return Ok(Caller { name: LOCAL.into(), role: Role::Admin, authenticated: false });
+        }
+        if self.is_closed {
+            let what = "the last [[admin_token]] of this server was withdrawn; write one into its configuration and send SIGHUP, or \
+                        restart it";
+            return Err(Problem::new(UNAUTHORIZED, what));
         }
         let shown = bearer(headers).ok_or_else(|| {
             Problem::new(
@@ -225,6 +245,29 @@ mod tests {
         let caller = Access::default().who(&shown("Bearer x")).expect("anybody");
         assert_eq!((&*caller.name, caller.role, caller.authenticated), (LOCAL, Role::Admin, false));
         assert!(!AdminToken::is_name(LOCAL), "no token may have this name");
+    }
+
+    #[test]
+    fn without_its_last_token_it_admits_nobody() {
+        let token = |name: &str| {
+            let (token, sha256) = AdminToken::make().expect("random numbers");
+            (
+                shown(&format!("Bearer {token}")),
+                AdminToken { name: name.to_owned(), role: Role::Admin, sha256 },
+            )
+        };
+        let ((ada, of_ada), (otto, of_otto)) = (token("ada"), token("otto"));
+        let with_ada = Access::default().renewed(&[of_ada]);
+        let without = with_ada.renewed(&[]);
+        assert!(!with_ada.is_closed() && without.is_closed() && !without.is_open());
+        for access in [&without, &without.renewed(&[])] {
+            for headers in [&ada, &HeaderMap::new()] {
+                assert_eq!(access.who(headers).expect_err("nobody").code, UNAUTHORIZED);
+            }
+        }
+        let with_otto = without.renewed(&[of_otto]);
+        assert!(with_otto.who(&otto).is_ok() && with_otto.who(&ada).is_err() && !with_otto.is_closed());
+        assert!(Access::default().renewed(&[]).who(&ada).is_ok(), "it had none before");
     }
 
     #[test]

@@ -12,11 +12,7 @@ use gate::{
 
 use crate::{
     config::{Config, Sources},
-    http::{
-        admin::{AdminState, Guard},
-        public::PublicState,
-        waiting_page::Pages,
-    },
+    http::{admin::AdminState, public::PublicState, waiting_page::Pages},
     keys::{self, IfMissing, Keys},
     stores::{Logins, StoreSettings},
     tls::Certificates,
@@ -99,15 +95,14 @@ pub(super) async fn reload(
     public.pages.store(Arc::new(pages));
     public.routes.set_file(new.routes.clone());
     take_over(keys, public, !admin.cells.is_empty()).await;
-    // The listener keeps its address, whatever the file says now.
-    if running.admin_listen.ip().is_loopback() || !new.admin_tokens.is_empty() {
-        admin.guard.store(Arc::new(Guard::new(&new.admin_tokens, &new.admin_hosts)));
-    } else {
-        tracing::error!(
-            "the configuration has no [[admin_token]] any more, but other machines reach the admin listener: the known \
-             tokens stay valid"
+    let guard = admin.guard.load().renewed(&new.admin_tokens, &new.admin_hosts);
+    if guard.is_closed() {
+        tracing::warn!(
+            "the configuration has no [[admin_token]] any more: the admin API refuses everybody until there is one (`weir token \
+             new`, then SIGHUP). After a restart without one, whoever reaches it from this machine is admin, without a token"
         );
     }
+    admin.guard.store(Arc::new(guard));
     let file = sources.file().map_or_else(|| "(none)".to_owned(), |file| file.display().to_string());
     tracing::info!(file, zones = new.zones.len(), "the configuration was read again");
     Some(new)

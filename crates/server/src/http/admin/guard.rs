@@ -55,6 +55,18 @@ impl Guard {
         Self { access: Access::new(tokens), hosts: hosts.to_vec() }
     }
 
+    /// The same with these tokens and host names. See [`Access::renewed`].
+    #[must_use]
+    pub fn renewed(&self, tokens: &[AdminToken], hosts: &[String]) -> Self {
+        Self { access: self.access.renewed(tokens), hosts: hosts.to_vec() }
+    }
+
+    /// Whether nobody is admitted, because the last token was withdrawn.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.access.is_closed()
+    }
+
     /// The caller that sends these headers, in a request of this version to this target.
     ///
     /// # Errors
