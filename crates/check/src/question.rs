@@ -48,7 +48,8 @@ impl Question {
         let url = &as_sent(url);
         let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
         let rest = rest.ok_or_else(|| {
-            format!("`{url}` is not an address; write one as in https://shop.example/checkout")
+            // It may have a password or a token.
+            "the request's address must begin with https:// or http://; write one as in https://shop.example/checkout".to_owned()
         })?;
         let host = bare(&rest.as_bytes()[..rest.find(['/', '?', '#']).unwrap_or(rest.len())]);
         let mut fields = HeaderMap::new();

@@ -192,13 +192,12 @@ const NO_HOST: &str = "no such host; correct the name, or give its address with 
 
 /// A URL to show, valid or not: without user and password, query and fragment.
 fn without_secrets(url: &str) -> String {
-    let url = url.split(['?', '#']).next().unwrap_or_default();
-    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
-    let separator = if scheme.is_empty() { "" } else { "://" };
-    match rest.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}{separator}…@{host}"),
-        None => url.to_owned(),
-    }
+    let (scheme, separator, rest) =
+        url.split_once("://").map_or(("", "", url), |(scheme, rest)| (scheme, "://", rest));
+    // A password may have the signs that begin a query, so what is before the last @ goes first.
+    let (login, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("…@", rest));
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    format!("{scheme}{separator}{login}{rest}")
 }
 
 /// Reads `url` and resolves its host.
@@ -215,7 +214,8 @@ pub fn parse(url: &str, way: &Way) -> Result<Target, TargetError> {
         Some("http") => false,
         Some("https") => true,
         _ if !url.contains("://") && !url.contains('@') => {
-            return Err(wrong(&format!("must begin with http:// or https://; write http://{url}")));
+            let shown = without_secrets(url);
+            return Err(wrong(&format!("must begin with http:// or https://; write http://{shown}")));
         }
         _ => return Err(wrong("must begin with http:// or https://")),
     };
@@ -307,6 +307,9 @@ mod tests {
             ("htps://u:secret@127.0.0.1", "must begin with"),
             ("u:secret@127.0.0.1", "--target …@127.0.0.1"),
             ("https://u s:secret@127.0.0.1", "--target https://…@127.0.0.1"),
+            ("http://u:secret?secret@127.0.0.1", "--target http://…@127.0.0.1"),
+            ("127.0.0.1:80?a=secret", "--target 127.0.0.1:80: "),
+            ("/?a=secret", "; write http:///"),
         ] {
             let said = parse(url, &Way::default()).expect_err("refused").to_string();
             assert!(said.contains(why) && !said.contains('\n') && !said.contains("secret"), "{said}");

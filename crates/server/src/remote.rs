@@ -158,16 +158,15 @@ pub struct Server {
 /// The address is none, or the token cannot be read.
 pub(crate) fn client_of(server: &Server) -> Result<Client, Failure> {
     let token = match (&server.token, &server.token_file) {
-        (_, Some(file)) => Some(
-            keys::read_secret(file)
-                .map_err(|fault| Failure::new(failure::USAGE, format_args!("--token-file {fault}")))?
-                .trim()
-                .to_owned(),
-        ),
-        (Some(token), None) => Some(token.reveal().trim().to_owned()),
+        (_, Some(file)) => {
+            let text = keys::read_secret(file)
+                .map_err(|fault| Failure::new(failure::USAGE, format_args!("--token-file {fault}")))?;
+            Some((format!("--token-file {}", file.display()), text.trim().to_owned()))
+        }
+        (Some(token), None) => Some(("WEIR_ADMIN_TOKEN".to_owned(), token.reveal().trim().to_owned())),
         (None, None) => None,
     };
-    if token.as_deref() == Some("") {
+    if token.as_ref().is_some_and(|(_, token)| token.is_empty()) {
         let what = "the token is empty; write it into WEIR_ADMIN_TOKEN or the file of --token-file, or take both away";
         return Err(Failure::new(failure::USAGE, what));
     }

@@ -4,7 +4,10 @@ use std::{ffi::OsString, net::IpAddr, path::PathBuf};
 
 use admission::parse_instant;
 use check::question::Question;
-use clap::ArgMatches;
+use clap::{
+    Arg, ArgMatches, Command,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use gate::definitions::ApplyOptions;
 
 use super::{
@@ -17,6 +20,7 @@ use crate::{
     config::{self, ConfigFault, Origin, Sources, not_empty},
     event_report,
     http::openapi::Document,
+    output::without_secrets,
     remote::{Call, Format, Server},
     secret::Secret,
 };
@@ -75,10 +79,11 @@ pub fn read(
     variable: impl Fn(&str) -> Option<String>,
     open_files: u64,
 ) -> Result<Order, ConfigFault> {
-    let matches = match arguments::command().try_get_matches_from(args) {
+    let given: Vec<OsString> = args.into_iter().collect();
+    let matches = match arguments::command().try_get_matches_from(&given) {
         Ok(matches) => matches,
         Err(e) if !e.use_stderr() => return Ok(Order::Print(e.render().to_string())),
-        Err(e) => return Err(fault(&e)),
+        Err(e) => return Err(fault(&e, &given)),
     };
     let (mut word, mut args) = matches.subcommand().unwrap_or(("serve", &matches));
     let of = word;
@@ -230,8 +235,8 @@ fn route(
     Ok(Order::Call(call, server(args, variable), format(args)))
 }
 
-/// The first line of the parser's message; it has no more that says what is wrong.
-fn fault(error: &clap::Error) -> ConfigFault {
+/// The first line of the parser's message; it has no more that says what is wrong. Then what to do, and whose help to read.
+fn fault(error: &clap::Error, given: &[OsString]) -> ConfigFault {
     let text = error.render().to_string();
     let mut lines = text.lines();
     let mut what = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
@@ -241,7 +246,69 @@ fn fault(error: &clap::Error) -> ConfigFault {
     if let Some(values) = text.lines().find_map(|line| line.trim().strip_prefix("[possible values: ")) {
         what = format!("{what}: one of {}", values.trim_end_matches(']'));
     }
-    ConfigFault::new(format!("{what}; see weir --help"))
+    let context = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand, ContextKind::InvalidValue];
+    let wrong = context.into_iter().find_map(|kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    });
+    let (path, command) = named(given);
+    let is_unknown = matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand);
+    let before = match error.get(ContextKind::PriorArg) {
+        Some(ContextValue::String(option)) => Some(option),
+        Some(ContextValue::Strings(options)) => options.first(),
+        _ => None,
+    };
+    let hint = match before {
+        // Options without a command are those of `serve`.
+        Some(option) if error.get(ContextKind::InvalidSubcommand).is_some() => hint(option, &path, &command),
+        _ => wrong.filter(|_| is_unknown).and_then(|wrong| hint(wrong, &path, &command)),
+    };
+    // An address that stands where none belongs may have a password.
+    if let Some(address) = wrong.filter(|wrong| wrong.contains("://") || wrong.contains('@')) {
+        what = what.replace(address, &without_secrets(address));
+    }
+    ConfigFault::new(format!("{what}{}; see {path} --help", hint.unwrap_or_default()))
+}
+
+/// The words of the command that was meant, and the command.
+fn named(given: &[OsString]) -> (String, Command) {
+    let mut command = arguments::command();
+    let mut path = command.get_name().to_owned();
+    for word in given.iter().skip(1).filter_map(|word| word.to_str()) {
+        if let Some(inner) = command.find_subcommand(word).cloned() {
+            path = format!("{path} {word}");
+            command = inner;
+        }
+    }
+    (path, command)
+}
+
+/// What to do about a word that the command does not take at its place.
+fn hint(wrong: &str, path: &str, command: &Command) -> Option<String> {
+    let option = wrong.split(['=', ' ']).next().unwrap_or_default();
+    if option.starts_with('-') {
+        let place = place_of(option, path, command)?;
+        return Some(format!(": it goes behind the command, as in `{place} {option}`"));
+    }
+    let is_file = wrong.contains(['.', '/']) && !wrong.contains("://");
+    let takes_file = command.get_arguments().any(|arg| arg.get_long() == Some("config"));
+    (is_file && takes_file)
+        .then(|| format!(": a configuration file is named with --config, as in `--config {wrong}`"))
+}
+
+/// The first command that has this option: this one, or one below it.
+fn place_of(option: &str, path: &str, command: &Command) -> Option<String> {
+    let is_it = |arg: &Arg| {
+        let short = arg.get_short().map(|short| format!("-{short}"));
+        arg.get_long().is_some_and(|long| option.strip_prefix("--") == Some(long))
+            || short.as_deref() == Some(option)
+    };
+    if command.get_arguments().any(is_it) {
+        return Some(path.to_owned());
+    }
+    command
+        .get_subcommands()
+        .find_map(|inner| place_of(option, &format!("{path} {}", inner.get_name()), inner))
 }
 
 /// Where the configuration comes from.

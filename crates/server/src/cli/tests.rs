@@ -109,6 +109,44 @@ fn what_means_nothing_is_refused() {
             "invalid value 'root' for '--role <role>': one of shop, viewer, operator, admin",
         ),
         (&["openapi", "private"], "invalid value 'private' for '<API>'"),
+        (
+            &["--admin", "http://h:1", "zones", "set", "Z", "mode=hold"],
+            "unexpected argument '--admin' found: it goes behind the command, as in `weir zones set --admin`; see weir zones set --help",
+        ),
+        (
+            &["zones", "--admin=http://h:1", "list"],
+            "unexpected argument '--admin' found: it goes behind the command, as in `weir zones list --admin`; see weir zones list --help",
+        ),
+        (
+            &["zones", "-o", "json"],
+            "unexpected argument '-o' found: it goes behind the command, as in `weir zones list -o`; see weir zones --help",
+        ),
+        (
+            &["zones", "list", "--nonsense"],
+            "unexpected argument '--nonsense' found; see weir zones list --help",
+        ),
+        (
+            &["--config", "f", "--log", "warn", "zones", "list"],
+            "the subcommand 'zones' cannot be used with: --config <FILE>: it goes behind the command, as in `weir zones list --config`; see weir zones list --help",
+        ),
+        (
+            &["--config", "f", "zones", "list"],
+            "the subcommand 'zones' cannot be used with '--config <FILE>': it goes behind the command, as in `weir zones list --config`; see weir zones list --help",
+        ),
+        (&["zones", "events", "Z"], "unrecognized subcommand 'events'; see weir zones --help"),
+        (
+            &["serve", "weir.toml"],
+            "unexpected argument 'weir.toml' found: a configuration file is named with --config, as in `--config weir.toml`; see weir serve --help",
+        ),
+        (
+            &["weir.toml"],
+            "unrecognized subcommand 'weir.toml': a configuration file is named with --config, as in `--config weir.toml`; see weir --help",
+        ),
+        (
+            &["zones", "list", "http://u:s3cret@h"],
+            "unexpected argument 'http://…@h' found; see weir zones list --help",
+        ),
+        (&["http://u:s3cret@h"], "unrecognized subcommand 'http://…@h'; see weir --help"),
     ] {
         let line = read(args).expect_err("refused").to_string();
         assert!(line.starts_with(told), "{line}");

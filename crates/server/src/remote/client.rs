@@ -18,7 +18,7 @@ use tokio::{net::TcpStream, time::timeout};
 
 use crate::{
     failure::{self, Failure},
-    output::one_line,
+    output::{one_line, without_secrets},
 };
 
 /// How long a server may take to reply.
@@ -45,12 +45,15 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client of the server at `http://HOST:PORT`.
-    pub(super) fn new(url: &str, token: Option<String>) -> Result<Self, Failure> {
+    /// A client of the server at `http://HOST:PORT`. A token comes with what to call the place where it was given.
+    pub(super) fn new(url: &str, token: Option<(String, String)>) -> Result<Self, Failure> {
         let wrong = || {
             Failure::new(
                 failure::USAGE,
-                format_args!("--admin: `{url}` is not an address; write one as in http://127.0.0.1:8081"),
+                format_args!(
+                    "--admin: `{}` is not an address; write one as in http://127.0.0.1:8081",
+                    without_secrets(url)
+                ),
             )
         };
         let uri: Uri = url.parse().map_err(|_| wrong())?;
@@ -58,12 +61,27 @@ impl Client {
             let what = "--admin: https is not supported; run the command on the server's machine, or use a tunnel (ssh -L)";
             return Err(Failure::new(failure::USAGE, what));
         }
-        let authority =
-            uri.authority().filter(|_| uri.scheme_str() == Some("http") && matches!(uri.path(), "" | "/"));
-        let authority = authority.filter(|authority| !authority.as_str().contains('@')).ok_or_else(wrong)?;
-        let token = token.map(|token| {
-            let mut value = HeaderValue::try_from(format!("Bearer {token}"))
-                .map_err(|_| Failure::new(failure::USAGE, "the token has characters that no token has"))?;
+        let is_bare = uri.query().is_none() && matches!(uri.path(), "" | "/");
+        let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http") && is_bare);
+        let authority = authority.ok_or_else(wrong)?;
+        if authority.as_str().contains('@') {
+            let what = format_args!(
+                "--admin: `{}` has a name or a password, which are not sent; leave them out, and give a token, in a file with \
+                 --token-file or in WEIR_ADMIN_TOKEN",
+                without_secrets(url)
+            );
+            return Err(Failure::new(failure::USAGE, what));
+        }
+        let token = token.map(|(origin, token)| {
+            let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| {
+                let lines = token.lines().count();
+                let what = if lines > 1 { format!("has {lines} lines") } else { "has control characters".to_owned() };
+                let what = format_args!(
+                    "{origin}: {what}, and a token is one word; leave there only the token, which is the first line that \
+                     `weir token new` printed (weir_…)"
+                );
+                Failure::new(failure::USAGE, what)
+            })?;
             value.set_sensitive(true);
             Ok::<_, Failure>(value)
         });
@@ -211,7 +229,26 @@ mod tests {
         for wrong in ["", "127.0.0.1:8081", "ftp://h", "http://h/admin", "http://u:p@h", "https://h"] {
             assert_eq!(at(wrong).expect_err(wrong).exit, 64, "{wrong}");
         }
-        let fault = Client::new("http://h", Some("s3cret\n\u{7}".to_owned())).err().expect("refused");
-        assert!(!fault.to_string().contains("s3cret"));
+        for wrong in [
+            "http://u:s3cret@h",
+            "htp://u:s3cret@h",
+            "u:s3cret@h",
+            "http://h/?key=s3cret",
+            "http://u:s3?c@h /",
+        ] {
+            let line = at(wrong).expect_err(wrong).line;
+            assert!(line.starts_with("--admin: `") && !line.contains("s3"), "{line}");
+        }
+        let token = |text: &str| {
+            let given = ("--token-file f".to_owned(), text.to_owned());
+            Client::new("http://h", Some(given)).err().expect("refused").line
+        };
+        let line = token("s3cret\n\nThis is shown once.");
+        assert!(line.starts_with("--token-file f: has 3 lines, and a token is one word; leave"), "{line}");
+        let line = token("s3cret\u{7}");
+        assert!(
+            line.starts_with("--token-file f: has control characters") && !line.contains("s3cret"),
+            "{line}"
+        );
     }
 }
