@@ -8,7 +8,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::weir::{Setup, binary, without_variables, zone};
+use crate::{
+    admin,
+    weir::{Setup, binary, without_variables, zone},
+};
 
 /// The server prints two lines of curl, and the second works after the first.
 pub(crate) fn curl_lines_work_as_pasted() {
@@ -31,10 +34,19 @@ pub(crate) fn curl_lines_work_as_pasted() {
     assert_eq!(weir.get(path).status, 200, "{path}");
 }
 
-/// A full disk, or a reader that has gone, under standard output: each command says it, with its exit code.
+/// The exit code and the errors of a command whose standard output is closed.
+fn closed(args: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$@\" >&-", "sh"]).arg(binary()).args(args);
+    let ended = without_variables(&mut command).output().expect("the binary runs");
+    assert!(ended.stdout.is_empty());
+    (ended.status.code(), String::from_utf8(ended.stderr).expect("UTF-8"))
+}
+
+/// A full disk, a reader that has gone, or nothing at all under standard output: each command says it, with its exit code.
 pub(crate) fn output_that_cannot_be_written_is_a_failure() {
     let weir = Setup::new(&format!("[audit]\ndir = \"audit\"\n{}", zone("Z", 60, ""))).start();
-    let (admin, config) = (format!("--admin=http://{}", weir.admin), weir.setup().config_path());
+    let (at, config) = (format!("--admin=http://{}", weir.admin), weir.setup().config_path());
     let config = format!("--config={}", config.to_str().expect("UTF-8"));
     let audit = weir.setup().dir().join("audit");
     let (audit, url) = (audit.to_str().expect("UTF-8"), "https://shop.example/");
@@ -48,9 +60,9 @@ pub(crate) fn output_that_cannot_be_written_is_a_failure() {
         &["doctor", &config],
         &["audit", "verify", audit],
         &["route", "explain", url, &config],
-        &["stats", &admin],
-        &["zones", "list", &admin, "-o", "json"],
-        &["servers", &admin],
+        &["stats", &at],
+        &["zones", "list", &at, "-o", "json"],
+        &["servers", &at],
     ] {
         let ended = |out: Stdio| {
             let mut command = Command::new(binary());
@@ -68,5 +80,21 @@ pub(crate) fn output_that_cannot_be_written_is_a_failure() {
         drop(reader);
         let (code, said) = ended(writer.into());
         assert_eq!((code, said.as_str()), (Some(141), "weir: nobody reads the output\n"), "{args:?}");
+
+        let (code, said) = closed(args);
+        assert!(said.starts_with("weir: standard output is closed, so nothing was done"), "{args:?}: {said}");
+        assert_eq!((code, said.lines().count()), (Some(74), 1), "{args:?}: {said}");
     }
+    // Who wants no output says so, and may open /dev/null as programs do, for reading, too.
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null").expect("Linux");
+    for out in [Stdio::null(), null.into()] {
+        let mut command = Command::new(binary());
+        let ended = without_variables(command.args(["openapi", "admin"])).stdout(out).output();
+        assert_eq!(ended.expect("the binary runs").status.code(), Some(0));
+    }
+    // A change is made, though nobody reads what it does.
+    let (code, said) = closed(&["zones", "set", "Z", "mode=hold", &at]);
+    assert_eq!((code, said.as_str()), (Some(0), ""));
+    let (_, shown, _) = admin::weir(&["zones", "show", "Z"], Some(&weir));
+    assert!(shown.contains("mode = hold\n"), "{shown}");
 }

@@ -10,11 +10,16 @@ use std::{
     net::{IpAddr, UdpSocket},
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
-use rustix::process::Signal;
+use rustix::{
+    io::{Errno, fcntl_getfd},
+    process::Signal,
+    stdio::stdout,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -214,6 +219,9 @@ impl Out {
         if self.files().count() - files.clone().count() > 1 {
             bail!("--html -: would replace --json -; name another file");
         }
+        if let Some((option, _)) = self.files().find(|(_, path)| file::is_standard_output(path)) {
+            check_open().with_context(|| format!("{option} -"))?;
+        }
         for (option, path) in files {
             let name = path.display();
             let is_new = !path.exists();
@@ -331,7 +339,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            return match print(&error.to_string()) {
+            return match check_open().and_then(|()| print(&error.to_string())) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => refuse(&format!("{error:#}")),
             };
@@ -372,6 +380,24 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Whether standard output was closed when the process began.
+static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// Notes whether standard output is closed. The standard library opens /dev/null in its place before `main`, and nothing tells that one
+/// from a /dev/null that the caller gave. So this has to be called before the standard library starts, and uses nothing of it.
+pub extern "C" fn look_at_start() {
+    WAS_CLOSED.store(fcntl_getfd(stdout()) == Err(Errno::BADF), Ordering::Relaxed);
+}
+
+/// Fails if what goes to standard output would be lost. A verdict is an exit code, too, and needs none.
+fn check_open() -> Result<()> {
+    ensure!(
+        !WAS_CLOSED.load(Ordering::Relaxed),
+        "standard output is closed; leave it open, or send it to a file or /dev/null"
+    );
+    Ok(())
+}
+
 /// Prints to standard output.
 fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
@@ -390,6 +416,7 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Profiles => {
             let profiles = profile::builtin();
             let lines = profiles.iter().map(|profile| format!("{:<12} {}\n", profile.name, profile.meaning));
+            check_open()?;
             print(&lines.collect::<String>())?;
             Ok(ExitCode::SUCCESS)
         }

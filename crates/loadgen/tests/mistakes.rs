@@ -334,4 +334,20 @@ fn a_full_disk_does_not_cost_the_verdict() {
         assert_eq!(said.contains(&*String::from_utf8_lossy(&verdict)), has_verdict, "{said}");
         assert!(said.contains("loadgen: standard output: No space left on device"), "{said}");
     }
+    // Where it is closed, a report for it is refused before anything is done. The verdict alone is the exit code, too.
+    let closed = |arguments: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$@\" >&-", "sh", env!("CARGO_BIN_EXE_loadgen")]).args(arguments);
+        let ended = command.output().expect("loadgen runs");
+        (ended.status.code(), String::from_utf8(ended.stderr).expect("UTF-8"))
+    };
+    let why = "standard output is closed; leave it open, or send it to a file or /dev/null\n";
+    for option in ["--json", "--html"] {
+        let said = closed(&["merge", path, option, "-"]);
+        assert_eq!(said, (Some(2), format!("loadgen: {option} -: {why}")));
+    }
+    for word in ["profiles", "--help", "--version"] {
+        assert_eq!(closed(&[word]), (Some(2), format!("loadgen: {why}")), "{word}");
+    }
+    assert_eq!(closed(&["merge", path]), (Some(3), String::new()));
 }

@@ -40,7 +40,7 @@ use crate::{
     failure::{self, Failure},
     http::waiting_page::Pages,
     otlp::{LogLayer, Otlp, OtlpSettings},
-    output::print,
+    output::{check_open, print},
     panics, remote, serve,
     stores::{self, StoreSettings},
     tls::TlsSettings,
@@ -57,6 +57,7 @@ const UNREADABLE: u8 = 2;
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = no_text()
         .and_then(|()| read(args, |name| env::var(name).ok(), open_files()).map_err(usage))
+        .and_then(|order| if order.only_shows() { check_open().map(|()| order) } else { Ok(order) })
         .and_then(run);
     match done {
         Ok(exit) => exit,

@@ -55,6 +55,14 @@ pub struct Wanted {
     pub json: Option<PathBuf>,
 }
 
+impl Wanted {
+    /// Whether a report goes to standard output.
+    #[must_use]
+    pub fn is_printed(&self) -> bool {
+        [&self.html, &self.json].into_iter().flatten().any(|path| path.as_os_str() == STANDARD_OUTPUT)
+    }
+}
+
 /// A sentence in both languages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 pub struct Bilingual {

@@ -132,6 +132,30 @@ pub enum Call {
     },
 }
 
+impl Call {
+    /// Whether this changes something.
+    #[must_use]
+    pub fn changes(&self) -> bool {
+        match self {
+            Self::Set { dry_run, .. }
+            | Self::Create { dry_run, .. }
+            | Self::Delete { dry_run, .. }
+            | Self::SetStock { dry_run, .. }
+            | Self::ApplyStock { dry_run, .. }
+            | Self::SetRoutes { dry_run, .. } => !dry_run,
+            Self::Drain { .. } => true,
+            Self::List
+            | Self::Show(_)
+            | Self::Stock(_)
+            | Self::Routes
+            | Self::ExplainRoute(_)
+            | Self::Stats { .. }
+            | Self::Changes(_)
+            | Self::Servers => false,
+        }
+    }
+}
+
 /// How a reply is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {

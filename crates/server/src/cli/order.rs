@@ -70,6 +70,20 @@ pub enum Order {
     Print(String),
 }
 
+impl Order {
+    /// Whether this changes nothing, and so means nothing where nobody sees what it prints.
+    #[must_use]
+    pub fn only_shows(&self) -> bool {
+        match self {
+            Self::Serve(_) => false,
+            Self::ApplyZones(_, options) => options.dry_run,
+            Self::Call(call, ..) => !call.changes(),
+            Self::ReportEvent(wanted, ..) => wanted.is_printed(),
+            _ => true,
+        }
+    }
+}
+
 /// Reads the command line. `variable` reads the environment; `open_files` is the process's limit of open files.
 ///
 /// # Errors

@@ -155,6 +155,31 @@ fn what_means_nothing_is_refused() {
     assert!(matches!(made, Ok(Order::NewToken { role: Role::Operator, .. })));
 }
 
+/// Where standard output is closed, nothing is lost: what only shows something is not done, and a change is made.
+#[test]
+fn what_only_shows_something_is_told_from_changes() {
+    for (args, shows) in [
+        (&["serve"][..], false),
+        (&["--version"], true),
+        (&["token", "new", "--name", "ada", "--role", "viewer"], true),
+        (&["route", "token", "--name", "a", "--valid", "1h"], true),
+        (&["check-config"], true),
+        (&["doctor"], true),
+        (&["audit", "verify", "log"], true),
+        (&["openapi", "admin"], true),
+        (&["zones", "apply", "f"], false),
+        (&["zones", "apply", "f", "--dry-run"], true),
+        (&["zones", "list"], true),
+        (&["zones", "set", "A", "mode=hold"], false),
+        (&["zones", "set", "A", "mode=hold", "--dry-run"], true),
+        (&["drain"], false),
+        (&["event", "report", "A", "e", "--out", "f"], false),
+        (&["event", "report", "A", "e", "--out", "f", "--json", "-"], true),
+    ] {
+        assert_eq!(read(args).expect("right").only_shows(), shows, "{args:?}");
+    }
+}
+
 #[test]
 fn a_password_is_no_flag() {
     let told = read(&["--redis-password", "x"]).expect_err("refused").to_string();
