@@ -12,6 +12,7 @@ use std::{
 use rustix::process::Signal;
 
 use crate::{
+    admin,
     app::{self, Answer, App, body},
     clock::{DEADLINE, eventually, now, obey_polling_period},
     passes::{self, JwkSet, jti},
@@ -181,7 +182,6 @@ pub(crate) fn a_key_finds_its_place_where_nobody_joins() {
 /// A restored journal gives passes out twice, and nothing shows it. A data directory that is restored without its journal begins
 /// a new line, whose passes have other names, under the same keys.
 pub(crate) fn a_backup_is_safe_without_its_journal() {
-    let config = |mode: &str| zone("Z", 5, &format!("mode = \"{mode}\""));
     let files = |dir: &Path| -> Vec<(PathBuf, Vec<u8>)> {
         let files = fs::read_dir(dir).expect("a directory").map(|file| file.expect("a file").path());
         files.map(|file| (file.clone(), fs::read(file).expect("a file"))).collect()
@@ -195,12 +195,22 @@ pub(crate) fn a_backup_is_safe_without_its_journal() {
             fs::set_permissions(file, Permissions::from_mode(0o600)).expect("our own file");
         }
     };
-    let join = |weir: &Weir| Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
-    let setup = Setup::new(&config("auto")).start().stop();
+    let join_in = |weir: &Weir, zone: &str| Answer::of(&weir.post("/traffic/wait", &body(zone, None)));
+    let join = |weir: &Weir| join_in(weir, "Z");
+    let run = |weir: &Weir, args: &[&str]| {
+        let (code, said, complaint) = admin::weir(args, Some(weir));
+        assert_eq!((code, complaint.as_str()), (Some(0), ""), "{args:?}");
+        said
+    };
+    // One zone is of the file, and one an operator makes.
+    let weir = Setup::zone(5, "").start();
+    run(&weir, &["zones", "create", "MADE", "admit_per_minute=5"]);
+    let setup = weir.stop();
     let mut backup = files(&setup.data());
     let weir = setup.start();
     let entered = [(); 5].map(|()| join(&weir));
     let names: BTreeSet<_> = entered.iter().map(|answer| jti(answer.pass())).collect();
+    assert!([(); 5].map(|()| join_in(&weir, "MADE")).iter().all(|answer| answer.can_enter));
 
     let setup = weir.stop();
     restore(&setup, &backup);
@@ -211,15 +221,29 @@ pub(crate) fn a_backup_is_safe_without_its_journal() {
     let setup = weir.stop();
     backup.retain(|(file, _)| file.file_stem().is_some_and(|name| name != "weir"));
     restore(&setup, &backup);
-    setup.write_config(&config("hold"));
+    // Where nobody reaches it, each zone is held, and the modes are noted.
     let weir = setup.start();
-    let waiting = join(&weir);
-    assert_eq!(waiting.waiting().reason.as_deref(), Some("held"), "nobody enters on top of those who did");
+    let listed = run(&weir, &["zones", "list"]);
+    let modes: Vec<_> = listed.lines().skip(1).map(|line| line.split('\t').collect::<Vec<_>>()).collect();
+    assert_eq!(
+        modes.iter().map(|of| of[..2].to_vec()).collect::<Vec<_>>(),
+        [["MADE", "auto"], ["Z", "auto"]]
+    );
+    for of in &modes {
+        run(&weir, &["zones", "set", of[0], "mode=hold"]);
+    }
+    let weir = weir.stop().start();
+    let [waiting, in_made] = ["Z", "MADE"].map(|zone| join_in(&weir, zone));
+    for answer in [&waiting, &in_made] {
+        let reason = answer.waiting().reason.as_deref();
+        assert_eq!(reason, Some("held"), "nobody enters on top of those who did");
+    }
     let before = weir.post("/traffic/entry", &body("Z", Some(&entered[0].token)));
     assert_eq!(before.problem(), "gone", "apps take a new place");
     JwkSet::of(&weir).verify(entered[0].pass());
-    weir.setup().write_config(&config("auto"));
-    weir.signal(Signal::HUP);
+    for of in &modes {
+        run(&weir, &["zones", "set", of[0], &format!("mode={}", of[1])]);
+    }
     let now = eventually("the line moves", || {
         let answer = Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&waiting.token))));
         answer.can_enter.then_some(answer)
