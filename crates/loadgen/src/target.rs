@@ -191,7 +191,7 @@ pub enum TargetError {
 const NO_HOST: &str = "no such host; correct the name, or give its address with --resolve HOST:PORT:ADDRESS";
 
 /// A URL to show, valid or not: without user and password, query and fragment.
-fn without_secrets(url: &str) -> String {
+pub(crate) fn without_secrets(url: &str) -> String {
     let (scheme, separator, rest) =
         url.split_once("://").map_or(("", "", url), |(scheme, rest)| (scheme, "://", rest));
     // A password may have the signs that begin a query, so what is before the last @ goes first.

@@ -95,6 +95,10 @@ fn each_mistake_is_reported_in_one_line() {
     assert!(refusal(&find).contains("connection refused"));
     assert!(refusal(&["merge", "/nosuch.json"]).contains("/nosuch.json"));
     assert!(refusal(&["merge"]).contains("FILE"));
+    for place in [&["run"][..], &[], &["run", "--resolve"], &["run", "--sources"]] {
+        let said = refusal(&[place, &["http://u:s3cret@127.0.0.1"]].concat());
+        assert!(said.contains("'http://…@127.0.0.1'") && !said.contains("s3cret"), "{place:?}: {said}");
+    }
     for (arguments, why) in [
         (&["dance"][..], "the commands are run, find, profiles and merge"),
         (&["run", "--dance"], "--help` describes"),

@@ -34,6 +34,7 @@ use crate::{
     },
     keys::SealSettings,
     otlp::{self, OtlpSettings},
+    output::without_secrets,
     passes::{Algorithm, PassSettings},
     secret::Secret,
     stores::{CellSettings, RedisSettings, StoreSettings},
@@ -226,7 +227,8 @@ impl Settings {
             );
         }
         let relay = |text: &str, origin: &Origin| {
-            let what = format!("`{text}` is no address of a relay; write one as in https://api.drand.sh");
+            let shown = without_secrets(text);
+            let what = format!("`{shown}` is no address of a relay; write one as in https://api.drand.sh");
             Relay::parse(text).ok_or_else(|| origin.fault(what))
         };
         let drand = match self.0.get("draw.drand") {

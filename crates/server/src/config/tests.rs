@@ -402,6 +402,10 @@ fn a_certificate_has_two_files_and_may_be_replaced() {
         ("[pass]\naudience = \"\"\n", "w.toml:2: pass.audience: is empty"),
         ("[draw]\ndrand = []\n", "w.toml:2: draw.drand: has no relay"),
         (
+            "[draw]\ndrand = [\"https://u:s3cret@a.example\"]\n",
+            "w.toml:2: draw.drand: `https://…@a.example` is no address of a relay",
+        ),
+        (
             "[pass]\nissuer = \"a\\u001b[31m\"\n",
             "w.toml:2: pass.issuer: has the control character '\\u{1b}'; take it away",
         ),
