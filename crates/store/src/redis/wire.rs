@@ -12,7 +12,7 @@ use bytes::Bytes;
 use super::client::Value;
 
 /// How long a window is.
-const MINUTE_MS: u64 = 60_000;
+pub(super) const MINUTE_MS: u64 = 60_000;
 
 pub(super) use policy::{POLICY_NUMBERS, definition_text, parse_definition, policy_numbers};
 
@@ -208,8 +208,6 @@ impl Header {
         }
         let (_policy_rev, _keep_until, born, floor, start) = (next!(), next!(), next!(), next!(), next!());
         let (presumed_at, presumed) = (next!(), next!());
-        // The state keeps the number; after a minute no window counts these slots any more.
-        let presumed = if now.saturating_sub(presumed_at) < MINUTE_MS { presumed } else { 0 };
         let (_spare_until, longest_period_ms, _told_until, _told_next) =
             (next!(), small(next!())?, next!(), next!());
         for number in &mut numbers[policy::FIRST_RULES..policy::SECOND_RULES] {
@@ -244,6 +242,8 @@ impl Header {
             earlier = (next!(), next!());
         }
         let policy = policy::of_rule_numbers(&numbers).ok_or(fault)?;
+        // The state keeps the number; after a minute no window counts these slots any more.
+        let presumed = if now < ends_ms(&leaps, presumed_at, MINUTE_MS) { presumed } else { 0 };
         Ok(Self {
             epoch,
             rev,
@@ -285,13 +285,16 @@ impl Header {
 }
 
 impl Header {
-    /// When something is over that began at `at_ms` and lasts so long: what the clock leapt since does not count. The twin of `free_at` in
-    /// `lua/zone.lua`.
+    /// When something is over that began at `at_ms` and lasts so long: what the clock leapt since does not count.
     pub(super) fn ends_ms(&self, at_ms: u64, lasts_ms: u64) -> u64 {
-        let [_, leapt, leap, leapt_before, leap_before] = self.leaps;
-        let since = |leapt: u64, leap: u64| leap.min(leapt.saturating_sub(at_ms));
-        at_ms + since(leapt, leap) + since(leapt_before, leap_before) + lasts_ms
+        ends_ms(&self.leaps, at_ms, lasts_ms)
     }
+}
+
+/// The twin of `free_at` in `lua/zone.lua`.
+fn ends_ms(&[_, leapt, leap, leapt_before, leap_before]: &Leaps, at_ms: u64, lasts_ms: u64) -> u64 {
+    let since = |leapt: u64, leap: u64| leap.min(leapt.saturating_sub(at_ms));
+    at_ms + since(leapt, leap) + since(leapt_before, leap_before) + lasts_ms
 }
 
 /// Bytes of a verdict.

@@ -205,6 +205,9 @@ pub(super) struct ZoneMemory {
     clock: ClockReading,
     /// Shared with the replies.
     window: Arc<Window>,
+    /// The records of the log whose slots are not free again: instants and counts. A window drops them after a minute of the clock, and what
+    /// the clock leapt meanwhile does not count.
+    log: VecDeque<(u64, u32)>,
     /// The number of the record after the last one in `window`.
     next_record: u64,
     /// The instant and the running total of the last record in `window`.
@@ -309,6 +312,7 @@ impl ZoneMemory {
             past,
             clock: ClockReading::new(header.now, sent),
             window: Arc::new(new_window(&header)),
+            log: VecDeque::new(),
             next_record: 0,
             last_record: (0, 0),
             segments: BTreeMap::new(),
@@ -371,6 +375,7 @@ impl ZoneMemory {
             self.unused.clear();
             self.next_record = 0;
             self.window = Arc::new(new_window(&header));
+            self.log.clear();
             self.move_entries(&header, sent);
             self.losses.note(sent);
         }
@@ -408,6 +413,7 @@ impl ZoneMemory {
         if first >= self.next_record || self.header.first >= self.next_record {
             // The log has none of the known records any more, or is a new one.
             self.window = Arc::new(new_window(&self.header));
+            self.log.clear();
             self.last_record = (0, self.header.total_first);
         }
         let window = Arc::make_mut(&mut self.window);
@@ -420,10 +426,19 @@ impl ZoneMemory {
                 return Err(Garbled("the log"));
             }
             window.record(at_ms, count);
+            match self.log.back_mut().filter(|(last, _)| *last == at_ms) {
+                Some((_, last)) => *last += count,
+                None => self.log.push_back((at_ms, count)),
+            }
             self.last_record = (at_ms, total);
         }
         self.next_record = first + records.len() as u64;
         window.advance(self.header.now);
+        let is_free =
+            |&(at_ms, _): &(u64, u32)| self.header.ends_ms(at_ms, wire::MINUTE_MS) < self.header.now;
+        while self.log.front().is_some_and(is_free) {
+            self.log.pop_front();
+        }
         Ok(())
     }
 
@@ -780,7 +795,7 @@ impl ZoneMemory {
             let people = u64::from(count).saturating_sub(of_nobody);
             (people > 0).then_some((at_ms, u32::try_from(people).expect("no more than there were")))
         };
-        self.window.log().filter_map(people).collect()
+        self.log.iter().copied().filter_map(people).collect()
     }
 
     /// What this memory can restore.
