@@ -70,8 +70,9 @@ class Store:
         return await Weir.start(version, self.directory, "--config", str(self.config), "--data-dir", str(self.directory / f"data-{name}"))
 
     async def apply(self, version, text):
-        """Changes zones by the command line of a version."""
-        await must(version[1], "zones", "apply", str(write(self.directory / "zones.toml", text)), "--config", str(self.config))
+        """Changes zones by the command line of a version. Later ones end a hold only if they are told to."""
+        told = ["--replace"] if "--replace" in await must(version[1], "zones", "apply", "--help") else []
+        await must(version[1], "zones", "apply", *told, str(write(self.directory / "zones.toml", text)), "--config", str(self.config))
 
     async def fail_over(self, line):
         """The primary dies with the last entries, which the replica has not heard of, and the replica takes over."""

@@ -30,10 +30,6 @@ use crate::RememberedEntry;
 /// The network delay, in milliseconds, that the upper bound of the zone's clock allows for.
 const SLACK_MS: u64 = 250;
 
-/// For how long the zone's clock may have stood still when a reply shows it further ahead than this server thought possible, in milliseconds.
-/// Then the call came late, by the bounds that it had, and such a call does not move the clock. Servers call once a second.
-const STILL_MS: u64 = 2_000;
-
 /// A page in which nobody waits. The segments between two lines share it.
 static NOBODY: LazyLock<Arc<Words>> = LazyLock::new(|| Arc::new([u64::MAX; PAGE_WORDS]));
 
@@ -173,9 +169,6 @@ impl ClockReading {
         // The slack is for the ways of calls. If a clock that was moved ahead went on using it, each call would set the zone's clock
         // back by its own way, and the next server's ahead again.
         let moved_ms = later.earliest.0.saturating_sub(shown_ms(self.latest));
-        if moved_ms > SLACK_MS {
-            return Self { earliest, latest: (later.earliest.0 + STILL_MS, later.earliest.1) };
-        }
         let moved = (self.latest.0 + moved_ms, self.latest.1);
         let is_tighter = shown_ms(moved) < shown_ms(later.latest);
         Self { earliest, latest: if is_tighter { moved } else { later.latest } }
@@ -978,14 +971,8 @@ mod tests {
         let prompt = reading(1_000, 0, 2);
         let most_at_6 = |moved: ClockReading| moved.latest.0 + ms(at(6_000) - moved.latest.1);
         // 6,001 at most was expected when the reply came. Whether the call waited on its way or not, it says the same.
-        for (shown, sent) in [(6_100, 5_000), (6_100, 500)] {
+        for (shown, sent) in [(6_100, 5_000), (6_100, 500), (9_000, 5_000)] {
             assert_eq!(most_at_6(prompt.then(reading(shown, sent, 5_001))), shown + 999, "{shown}, {sent}");
-        }
-        // The clock may have stood still while this call was late. The next one says it exactly.
-        for sent in [5_000, 500] {
-            let late = prompt.then(reading(9_000, sent, 5_001));
-            assert_eq!(most_at_6(late), 9_000 + STILL_MS + 999, "{sent}");
-            assert_eq!(most_at_6(late.then(reading(9_800, 5_400, 5_402))), 9_800 + 600);
         }
     }
 }
