@@ -200,26 +200,19 @@ impl Fault {
 
     /// The same for so many percent of the time.
     fn scaled(mut self, percent: u64) -> Self {
-        match &mut self {
-            Self::Kill { for_ms, .. }
-            | Self::KillPrimary { for_ms }
-            | Self::Freeze { for_ms, .. }
-            | Self::FreezePrimary { for_ms }
-            | Self::Cut { for_ms, .. }
-            | Self::Lag { for_ms, .. }
-            | Self::KillServer { for_ms, .. }
-            | Self::StopServer { for_ms, .. }
-            | Self::FreezeServer { for_ms, .. }
-            | Self::HalfMove { for_ms, .. }
-            | Self::WrongKey { for_ms, .. }
-            | Self::Demote { for_ms, .. } => *for_ms = *for_ms * percent / 100,
-            _ => {}
+        if let Some(for_ms) = self.time_ms() {
+            *for_ms = *for_ms * percent / 100;
         }
         self
     }
 
     /// When the fault ends, after its start.
-    pub(crate) fn lasts_ms(self) -> u64 {
+    pub(crate) fn lasts_ms(mut self) -> u64 {
+        self.time_ms().map_or(0, |for_ms| *for_ms)
+    }
+
+    /// For how long the fault lasts, if it does not end at once.
+    fn time_ms(&mut self) -> Option<&mut u64> {
         match self {
             Self::Kill { for_ms, .. }
             | Self::KillPrimary { for_ms }
@@ -232,7 +225,7 @@ impl Fault {
             | Self::FreezeServer { for_ms, .. }
             | Self::HalfMove { for_ms, .. }
             | Self::WrongKey { for_ms, .. }
-            | Self::Demote { for_ms, .. } => for_ms,
+            | Self::Demote { for_ms, .. } => Some(for_ms),
             Self::Flush
             | Self::LoseKey { .. }
             | Self::ClockJump { .. }
@@ -240,7 +233,7 @@ impl Fault {
             | Self::PassTtl { .. }
             | Self::Period { .. }
             | Self::ChangeKey { .. }
-            | Self::ForgetKey { .. } => 0,
+            | Self::ForgetKey { .. } => None,
         }
     }
 }

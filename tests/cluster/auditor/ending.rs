@@ -87,13 +87,9 @@ impl Auditor {
     }
 
     /// By how much the zone's clock may have been moved ahead from `from` to `until`. Only a clock that is set while its node runs does
-    /// that: the clock of a process that takes over says nothing. A server that stood still hears of it when it runs again.
+    /// that: the clock of a process that takes over says nothing.
     fn ahead_ms(&self, from: u64, until: u64) -> u64 {
-        let heard = |set: u64| {
-            let still = self.silent.iter().filter(|&&(begins, ends, _)| begins <= set && set <= ends);
-            still.map(|&(_, ends, _)| ends).max().unwrap_or(set)
-        };
-        let lately = |set: &&u64| **set <= until && heard(**set) + RECOVERY_MS >= from;
+        let lately = |set: &&u64| **set <= until && **set + RECOVERY_MS >= from;
         CLOCK_MS * self.set_ahead.iter().filter(lately).count() as u64
     }
 

@@ -236,9 +236,9 @@ impl Auditor {
     }
 
     /// Whether a node's clock was set while no server ran that had seen a ticket of `since`. A server that stands still or is
-    /// cut off, from then until now or until it is too late, does not run; nor does one that nobody asks, and nor does one in the other part of a divided network, because
-    /// it is too late once one in the node's part has called. A server that starts may be the first to call: the others call once a second,
-    /// and while a slot is half moved none reaches the zone.
+    /// cut off, from then until now or until it is too late, does not run; nor does one that nobody asks; nor does one in the other part of a
+    /// divided network, because it is too late once one in the node's part has called. A server that starts may be the first to call: the
+    /// others call once a second, and while a slot is half moved none reaches the zone.
     pub(super) fn nobody_knows_the_time(&self, since: u64, now: u64) -> bool {
         self.clock_set.iter().any(|&at| {
             let is_silent = |life: &Life| {
