@@ -9,7 +9,7 @@
 --         seen_all rev front near" each, empty for a segment without any; none if not asked for); the revision of each segment
 --         passed; the live bits of those that are newer than the server's (empty for the others); the bits of who does not come back of
 --         those where these are newer, and of those that the line has left behind; the entries that were wanted; and the servers that make
---         decisions and called lately (none if the counts were not asked for)
+--         decisions and called lately, each with a space and when that was (none if the counts were not asked for)
 -- Cost  about 30 us; 20 us per segment with polls, 25 us more when a generation ends; with the counts, 0.2 us per segment
 --       of the line, and 1 us for each ticket that comes into the front.
 
@@ -249,7 +249,7 @@ else
   save_segments()
   for _, server in ipairs(note_server()) do
     local name, silent_ms, has_retired = server[1], server[2], server[3]
-    if silent_ms <= SERVER_MS then servers[#servers + 1] = name end
+    if silent_ms <= SERVER_MS then servers[#servers + 1] = name .. ' ' .. int(z.now - silent_ms) end
     -- A server that can't reach Redis, or stands still, may have heard people who look silent here. When it is back it
     -- reports their polls, or they have two periods to ask again.
     if not has_retired and silent_ms > listing_ms() + 3000 and silent_ms <= silence_ms() then

@@ -7,11 +7,11 @@
 --       memory: epoch, rev, next, first segment, start, born, floor; 1 if it remembers nothing else; how many
 --       people may be inside, or -1 if it does not know; 1 if it watched the zone until it was lost; how many people had
 --       entered; when the zone opens, by its clock, 0 for none; the draw by which the line was dealt last, the first number that it dealt,
---       and the first one behind, 0 for none; the leaps of the clock, as in the header; the servers that it knows of,
---       with spaces between; all segments of which it knows tickets and that its line has not left behind, with
---       spaces between; the line's earlier epochs, as in the header; the log of the last minute (10 bytes per record:
---       instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the policy as in
---       policy.lua; then for each segment passed its live bits, its gone bits, the bits of those gone who do not come
+--       and the first one behind, 0 for none; the leaps of the clock, as in the header; the servers that it knows of, each
+--       with a space and when it last called, with spaces between; all segments of which it knows tickets and that its line
+--       has not left behind, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
+--       bytes per record: instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the policy
+--       as in policy.lua; then for each segment passed its live bits, its gone bits, the bits of those gone who do not come
 --       back, because they entered or gave up the place, and those of whose visits ended, each of which may be empty
 -- Returns zone.lua's, then 1 if the memory was merged, 0 if the state had it already, -1 if it is of a line whose numbers are
 --         other people's now, so that its tickets end
@@ -389,8 +389,11 @@ elseif not string.find(w.servers, ANYBODY, 1, true) then
   call('HDEL', KEYS[8], ANYBODY)
 end
 local name = ARGV[6]
-for other in string.gmatch(w.servers, '%S+') do
-  if other ~= name and not call('HGET', KEYS[8], other) then call('HSET', KEYS[8], other, '0 ' .. int(z.now)) end
+-- One that has not called since a loss has been silent for as long, however often the state is lost.
+for other, seen in string.gmatch(w.servers, '(%S+) (%d+)') do
+  if other ~= name and not call('HGET', KEYS[8], other) then
+    call('HSET', KEYS[8], other, '0 ' .. int(max(min(seen + drift, z.now), 0)))
+  end
 end
 if name ~= '' and w.last == 1 then call('HSET', KEYS[8], name, int(z.epoch) .. ' ' .. int(z.now)) end
 local have_all_spoken = true

@@ -87,6 +87,8 @@ struct Decision {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) asked: u64,
+    /// For how long it lay at a server's process that stood still.
+    pub(crate) stood_ms: u64,
     pub(crate) now: u64,
     /// The user who took the ticket.
     pub(crate) user: usize,
@@ -692,7 +694,7 @@ impl Auditor {
 
     /// A server answered a call.
     pub(crate) fn answered(&mut self, call: &Call, answer: &Result<Reply, Refusal>) {
-        let &Call { asked, now, user, at: (server, number), ticket, is_join, by_copy, .. } = call;
+        let &Call { asked, stood_ms, now, user, at: (server, number), ticket, is_join, by_copy, .. } = call;
         self.calls += 1;
         self.answers[server].push(now);
         if self.check_seal(call, answer).is_break() {
@@ -711,6 +713,8 @@ impl Auditor {
         let idle_ms = self.idle_ms;
         let said = ticket.is_some_and(|ticket| self.given_up.contains_key(&ticket));
         let seen = &mut self.users[user];
+        // Of a call that lies at a process nobody knows.
+        let heard = asked + stood_ms;
         let known = seen.known_by.contains(&(server, number));
         if answer.is_ok() && !known {
             seen.known_by.push((server, number));
@@ -743,12 +747,19 @@ impl Auditor {
                 let is_recovering =
                     self.disturbed.iter().any(|&(from, until)| (from..=until + more_ms).contains(&now));
                 let is_valid = |at: u64, pass: &PassClaims| now < at + u64::from(pass.ttl_s) * 1_000;
+                // A server that told of the pass itself knows it, whatever the store lost.
+                let runs_since = |at: u64| {
+                    let is_it =
+                        |life: &Life| life.server == server && life.from <= at && life.until == u64::MAX;
+                    self.lives.iter().any(is_it)
+                };
+                let told_it = seen.told.iter().any(|&(by, at)| by == server && at < asked && runs_since(at));
                 // A call that was under way when the pass was told may have been answered before the entry, and a server that has not heard of
                 // the entry answers from its view.
                 if let Some((at, pass)) = asked_again
                     && let decided = self.decision_of(&pass).map_or(at, |decision| decision.ms)
                     && at.max(decided + VIEW_MS) <= asked
-                    && !is_recovering
+                    && (told_it || !is_recovering)
                     && is_valid(decided, &pass)
                 {
                     let told = self.users[user].told.clone();
@@ -795,7 +806,7 @@ impl Auditor {
                         self.pass_lost((now, at), user, &told, &pass, "it is gone");
                     }
                     (None, Some(last))
-                        if asked <= last + idle_ms
+                        if heard <= last + idle_ms
                             && !self.nobody_knows(first, now)
                             && !self.is_crowded(ticket)
                             && !self.is_displaced(ticket, first, now)
@@ -817,8 +828,9 @@ impl Auditor {
                     .iter()
                     .any(|life| life.server == server && life.from < seen.joined.1 && life.until == u64::MAX);
                 let is_in = ticket.is_some_and(|ticket| self.decided.contains_key(&ticket));
-                // Whoever gave up the place holds none.
-                if known && knows && !is_in && !is_join && seen.pass.is_none() && !said {
+                // Whoever gave up the place, or was silent for too long, holds none.
+                let holds = !said && heard <= seen.last_held(idle_ms).unwrap_or(seen.joined.0) + idle_ms;
+                if known && knows && !is_in && !is_join && seen.pass.is_none() && holds {
                     self.breaks(
                         Promise::StoreTroubleShown,
                         format!("{now} ms: user {user}, ticket {ticket:?}, server {server}: {refusal:?}"),

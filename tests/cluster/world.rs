@@ -370,8 +370,10 @@ impl World {
             self.audit(|auditor| auditor.tries(number, asked));
         }
         sleep(Duration::from_millis(out)).await;
+        let (arrived, mut taken) = (self.now(), 0);
         let answer = async {
             server.client.runs().await;
+            taken = self.now();
             let answer = match &shows {
                 Shows::Key(key) => match server.gate.newcomer(self.zone.as_str()).await {
                     Ok(newcomer) => newcomer.join(*key, &mut Trips::unwatched()).await,
@@ -404,6 +406,7 @@ impl World {
         let at = (server.client.server, server.client.number);
         let call = Call {
             asked,
+            stood_ms: taken - arrived,
             now,
             user: number,
             at,

@@ -152,6 +152,7 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         a_full_segment_in_which_nobody_waits_is_freed,
         visits_far_from_the_line_end,
         nobody_entered_by_what_is_presumed,
+        a_server_that_is_gone_is_not_waited_for_anew,
         state_of_the_first_version_is_read,
         state_of_a_later_version_is_left_alone,
         policy_put_by_one_is_in_the_others_view,

@@ -545,6 +545,31 @@ pub(crate) async fn nobody_entered_by_what_is_presumed(backend: &InRedis, zone: 
     }
 }
 
+/// What a server decided before it ended counts for a minute from its last call on, however often the state is lost meanwhile.
+pub(crate) async fn a_server_that_is_gone_is_not_waited_for_anew(backend: &InRedis, zone: &ZoneId) {
+    let (store, gone) = (backend.open().await, backend.open().await);
+    let began_ms = store.line(zone).put(policy()).await.expect("put").now_ms;
+    gone.line(zone).open(policy()).await.expect("opened");
+    gone.line(zone).join(1).await.expect("joins");
+    let holder = backend.servers.holder(&format!("{{{zone}}}"));
+    let mut entered = Vec::new();
+    for second in 1..=90 {
+        store.hold_clock(began_ms + second * 1_000);
+        if [20, 55, 80].contains(&second) {
+            for key in ["z", "log", "due", "seg", "on", "srv", "0:live", "0:here", "0:entry"] {
+                backend.servers.command(holder, &["DEL", &format!("weir:v1:{{{zone}}}:{key}")]);
+            }
+        }
+        store.line(zone).beat(Vec::new(), 0).await.expect("beats");
+        // Some seconds after each loss.
+        if [30, 65, 90].contains(&second) {
+            let Joined { verdicts, .. } = store.line(zone).join(2).await.expect("joins");
+            entered.push(verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Entered(_))).count());
+        }
+    }
+    assert_eq!(entered, [0, 0, 2]);
+}
+
 /// Visits of an earlier line may be far from all tickets of this one. They end, and whoever is active stays inside. A report costs one
 /// call more for that, also if the server has never seen those tickets.
 pub(crate) async fn visits_far_from_the_line_end(backend: &InRedis, zone: &ZoneId) {

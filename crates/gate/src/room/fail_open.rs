@@ -74,7 +74,7 @@ impl<L: Line> Room<L> {
 
     /// The answer for a ticket that entered without the store; none for an ordinary ticket.
     pub(super) fn reply_to_fail_open_ticket(&self, ticket: &Ticket) -> Option<Result<Reply, Refusal>> {
-        if ticket.epoch != EPOCH {
+        if !entered_without_store(ticket) {
             return None;
         }
         let at_ms = ticket.issued_ms;
@@ -84,6 +84,11 @@ impl<L: Line> Room<L> {
         let is_good = now_ms <= entry.expires_ms();
         Some(if is_good { Ok(self.entered(ticket, entry, now_ms)) } else { Err(Refusal::Gone) })
     }
+}
+
+/// Whether a newcomer got this ticket by entering without the store. It is in no line, so there is nothing to leave.
+pub(super) fn entered_without_store(ticket: &Ticket) -> bool {
+    ticket.epoch == EPOCH
 }
 
 /// 48 bits of a key's digest, which is as good as random.

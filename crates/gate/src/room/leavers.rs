@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::{
     Room,
     calls::LEAVE_TIMEOUT,
+    fail_open::entered_without_store,
     gone::{GoneTickets, LIFE, life},
 };
 use crate::{
@@ -76,7 +77,7 @@ impl<L: Line> Room<L> {
     /// Lets the holder of a ticket leave, whatever number a draw gave it. `address` is a digest of the client's address; 0 where any may.
     ///
     /// # Errors
-    /// As [`Self::leave`], and [`Refusal::StoreAway`] if this server does not know the number yet.
+    /// As [`Self::leave`], also for whoever entered without the store, and [`Refusal::StoreAway`] if this server does not know the number yet.
     pub(crate) async fn leave_by_ticket(
         &self,
         ticket: Ticket,
@@ -88,6 +89,9 @@ impl<L: Line> Room<L> {
             proof: Proof::Token,
             address,
         };
+        if entered_without_store(&ticket) {
+            return Err(Refusal::Gone);
+        }
         let asked = self.ticket_to_leave(ticket).await?;
         let left = self.leave(leaver(asked), trips).await;
         if left != Err(Refusal::Gone) || self.policy().opens_at.draw == 0 && self.drawn().draw == 0 {

@@ -7,7 +7,7 @@ use admission::{
     Schedule, instant_text,
 };
 use events::Kind;
-use gate::{Refusal, Reply};
+use gate::{Refusal, Reply, Trips};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
@@ -73,6 +73,10 @@ fn an_open_zone_lets_people_in_while_the_store_is_away() {
         let again = gate.poll("OPEN", &newcomers[0].0).await.map(|reply| is_in(&reply));
         assert_eq!(again, Ok(newcomers[0]));
         assert_eq!(unseen(), 3, "a repeated reply is not another entry");
+        let leaves = async |token: &[u8]| {
+            gate.holder("OPEN", token).await.expect("served").leave(0, &mut Trips::unwatched()).await
+        };
+        assert_eq!(leaves(&newcomers[0].0).await, Err(Refusal::Gone), "there is nothing to leave");
         assert_eq!(
             gate.poll("OPEN", &holders[1]).await,
             Err(Refusal::BadToken),
@@ -88,6 +92,7 @@ fn an_open_zone_lets_people_in_while_the_store_is_away() {
         pass(3.5).await;
         let again = gate.poll("OPEN", &newcomers[0].0).await.map(|reply| is_in(&reply));
         assert_eq!(again, Ok(newcomers[0]), "the same pass, with the store back");
+        assert_eq!(leaves(&newcomers[0].0).await, Err(Refusal::Gone));
         let mut later = gate.poll("OPEN", &token).await.expect("served");
         waits(&later);
         while let Reply::Waiting { status, .. } = later {

@@ -214,7 +214,7 @@ pub(super) struct ZoneMemory {
     /// The entries that this server was told, sorted by instant and ticket. They are kept for as long as the pass would be valid: another
     /// server may remember the entry, and not that its holder left.
     entries: VecDeque<Told>,
-    /// The servers that make decisions, as the last view listed them.
+    /// The servers that make decisions, as the last view listed them: the name, a space, and when the server last called.
     servers: Vec<String>,
     /// When the last call was sent that listed the servers.
     listed: Option<Instant>,
@@ -608,8 +608,9 @@ impl ZoneMemory {
         }
         let told = self.entries.iter().rev().find(|told| told.seq == seq)?;
         let is_earlier = |of: &EarlierEpoch| of.epoch == epoch && (of.from..of.end).contains(&seq);
-        let is_of_line =
-            epoch == self.header.epoch || wire::earlier_epochs(&self.past).iter().any(is_earlier);
+        let is_of_line = epoch == self.header.epoch
+            || self.header.drawn.has(seq)
+            || wire::earlier_epochs(&self.past).iter().any(is_earlier);
         let &Told { entry, has_left, .. } = told;
         let has_left = has_left || is_left(&self.left, seq);
         is_of_line.then(|| RememberedEntry { entry, has_left, expires_ms: self.expires_ms(entry) })
@@ -795,7 +796,9 @@ impl ZoneMemory {
     fn witness(&self, asked: Instant) -> Witness {
         // A call that was on its way for long says nothing of when that was.
         let asked = if asked.elapsed() > LONGEST_TRY { Instant::now() } else { asked };
-        let lost = self.missed.map_or(asked, |missed| missed.min(asked));
+        // Nor do failed calls of before this process stood still: others were answered meanwhile.
+        let missed = self.missed.filter(|_| self.tried.elapsed() <= LONGEST_TRY);
+        let lost = missed.map_or(asked, |missed| missed.min(asked));
         let watched = self.listed.is_some_and(|listed| lost.saturating_duration_since(listed) <= WATCHED);
         let last = self.header.next.div_ceil(SEGMENT).max(self.header.base + 1);
         let mut segments: BTreeMap<u64, WitnessSegment> = (self.header.base..last)
