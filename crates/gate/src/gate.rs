@@ -27,7 +27,7 @@ use admission::{
 };
 use arc_swap::ArcSwap;
 use events::{Bus, Refused};
-use store::{MayKeep, Store};
+use store::{Line, MayKeep, Store};
 use tokio::{
     sync::{Mutex, watch},
     time::Instant,
@@ -51,6 +51,9 @@ const OPEN_AFTER: Duration = Duration::from_secs(15);
 
 /// How long operators wait for newer figures.
 const LOOK_WITHIN: Duration = Duration::from_secs(1);
+
+/// How many zones are asked at the same time who waits in them. Each of them asks the store once a second anyway.
+const LOOKS_AT_ONCE: usize = 256;
 
 type Rooms<L> = HashMap<ZoneId, Arc<Room<L>>>;
 
@@ -353,14 +356,7 @@ impl<S: Store> Gate<S> {
         let rooms = self.rooms.load_full();
         let of_interest = rooms.values().filter(|room| zone.is_none_or(|zone| room.zone.as_str() == zone));
         let old: Vec<_> = of_interest.filter(|room| room.is_unwatched()).map(Arc::clone).collect();
-        old.iter().for_each(|room| room.order_renewal());
-        let all = async {
-            for room in &old {
-                room.settled().await;
-            }
-        };
-        // Otherwise the store is away or slow, and the figures are old.
-        let _ = tokio::time::timeout(LOOK_WITHIN, all).await;
+        renew(old.iter()).await;
     }
 
     /// A zone for operators as it is now: what the store says of it after this call. None if the zone is not served, or the store
@@ -370,6 +366,20 @@ impl<S: Store> Gate<S> {
         let asked = tokio::time::Instant::now();
         room.renewed(LOOK_WITHIN).await;
         OperatorView::since(&room, asked)
+    }
+
+    /// Zones for operators as they are now, as [`Self::view_of_now`] has each, in this order. They are asked at the same time, and take a
+    /// second at most for each 256 of them.
+    pub async fn views_of_now(&self, zones: &[ZoneId]) -> Vec<Option<OperatorView>> {
+        let rooms = self.rooms.load_full();
+        let mut views = Vec::with_capacity(zones.len());
+        for some in zones.chunks(LOOKS_AT_ONCE) {
+            let asked = Instant::now();
+            let of_some: Vec<_> = some.iter().map(|zone| rooms.get(zone)).collect();
+            renew(of_some.iter().copied().flatten()).await;
+            views.extend(of_some.into_iter().map(|room| OperatorView::since(room?, asked)));
+        }
+        views
     }
 
     /// Reports what was heard in all zones, and tells the store that this server stops, so that nobody is spared any more because of
@@ -457,4 +467,16 @@ impl<S: Store> Gate<S> {
     fn removed(&self) -> std::sync::MutexGuard<'_, HashSet<ZoneId>> {
         self.removed.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+/// Fetches the views of zones anew, of all at the same time, and waits for them a second at most. Otherwise the store is away or slow, and
+/// the figures are old.
+async fn renew<'a, L: Line + 'a>(rooms: impl Iterator<Item = &'a Arc<Room<L>>> + Clone) {
+    rooms.clone().for_each(|room| room.order_renewal());
+    let all = async {
+        for room in rooms {
+            room.settled().await;
+        }
+    };
+    let _ = tokio::time::timeout(LOOK_WITHIN, all).await;
 }

@@ -164,8 +164,10 @@ impl<S: Store> ZoneEditor<S> {
             })?;
         }
         // A line that ends is said before it ends, because nobody counts it after that.
-        for (zone, _) in overrides.zones().into_iter().filter(|(zone, _)| next.get(zone).is_none()) {
-            let view = self.gate.view_of_now(zone.as_str()).await;
+        let zones = overrides.zones().into_iter().map(|(zone, _)| zone);
+        let gone: Vec<_> = zones.filter(|zone| next.get(zone).is_none()).collect();
+        let views = self.gate.views_of_now(&gone).await;
+        for (zone, view) in gone.iter().zip(views) {
             let waiting = view.map_or(0, |view| view.tally().waiting);
             tracing::warn!(
                 %zone, waiting,

@@ -47,6 +47,45 @@ fn a_zone_goes_on_after_its_task_panicked() {
     });
 }
 
+/// A reload asks who waits in each zone that goes. However many go, a slow store does not hold it up for long.
+#[test]
+fn many_zones_are_asked_at_the_same_time_who_waits_in_them() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let names: Vec<_> = (0..300).map(|n| format!("Z{n}")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        let server = serve_one(&fake, &zones(&names, hold())).await;
+        for name in &names[..3] {
+            waits(&server.gate.join(name).await.expect("served"));
+        }
+        waits(&server.gate.join(names[2]).await.expect("served"));
+        let asked = [names[2], "unknown", names[299], names[0]];
+        let all = names.iter().chain(&asked).map(|name| zone(name)).collect::<Vec<_>>();
+        let look = async || {
+            let asked = Instant::now();
+            let views = server.gate.views_of_now(&all).await;
+            let waiting = views.iter().map(|view| view.as_ref().map(|view| view.tally().waiting));
+            (waiting.collect::<Vec<_>>(), asked.elapsed().as_millis())
+        };
+        for is in [Is::Up, Is::Slow] {
+            fake.set(is);
+            let (waiting, took_ms) = look().await;
+            assert_eq!(waiting[..4], [Some(1), Some(1), Some(2), Some(0)]);
+            assert_eq!(waiting[4..300], [Some(0); 296]);
+            assert_eq!(
+                waiting[300..],
+                [Some(2), None, Some(0), Some(1)],
+                "in the order in which they are asked"
+            );
+            assert!(took_ms < 700, "{took_ms} ms");
+        }
+        fake.set(Is::Frozen);
+        let (waiting, took_ms) = look().await;
+        assert_eq!(waiting, [None; 304], "nothing older is told as of now");
+        assert_eq!(took_ms, 2_000, "a second for each 256");
+    });
+}
+
 /// Another server changed the zone, and this one has not seen it yet.
 #[test]
 fn an_entry_tells_the_policy_by_which_the_store_decided() {
