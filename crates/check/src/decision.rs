@@ -7,6 +7,7 @@
 //! host that none of them names is refused, and so is always what is no host.
 
 use admission::ZoneId;
+use http::HeaderName;
 
 use crate::{
     exemption::{self, Exemption},
@@ -110,6 +111,13 @@ impl Routes {
     pub fn ask_for_tokens(&self) -> bool {
         let mut conditions = self.all.iter().flat_map(|route| &route.conditions);
         conditions.any(|condition| matches!(condition, Condition::Token(_)))
+    }
+
+    /// Whether a route asks for the value of a header.
+    #[must_use]
+    pub fn ask_for_header(&self, header: &HeaderName) -> bool {
+        let mut conditions = self.all.iter().flat_map(|route| &route.conditions);
+        conditions.any(|condition| matches!(condition, Condition::Header(name, _) if name == header))
     }
 
     /// Decides about a request.

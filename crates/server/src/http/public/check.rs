@@ -129,7 +129,7 @@ async fn decide(
         Tokens::default()
     };
     let poll = Poll::of(headers);
-    let of_page = poll.as_ref().map(|_| poll::headers_of_page(headers));
+    let of_page = poll.as_ref().and_then(|_| poll::headers_of_page(headers, &in_force.routes));
     let request = Request {
         method: Cow::Borrowed(poll.as_ref().map_or(&asked.method, |poll| poll.method(&asked.method))),
         host: Cow::Borrowed(&asked.host),

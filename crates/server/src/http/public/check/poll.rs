@@ -16,6 +16,7 @@
 
 use std::collections::BTreeSet;
 
+use check::Routes;
 use hyper::{
     HeaderMap,
     header::{ACCEPT, HeaderName, HeaderValue},
@@ -25,6 +26,13 @@ use super::newcomer::{SEC_FETCH_DEST, SEC_FETCH_MODE};
 
 /// The page's script sends this with its questions. They get no 200, so that they never reach the site.
 const POLL: HeaderName = HeaderName::from_static("weir-poll");
+
+/// By which a browser says that it loads a page.
+const OF_PAGE: [(HeaderName, &str); 3] = [
+    (ACCEPT, "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
+    (SEC_FETCH_DEST, "document"),
+    (SEC_FETCH_MODE, "navigate"),
+];
 
 /// The most zones that are read. More than one are rare: an address that is readable as paths of several zones.
 const MOST_GIVEN: usize = 16;
@@ -71,22 +79,47 @@ impl<'a> Poll<'a> {
     }
 }
 
-/// The headers of a question, with those by which a browser says that it loads a page.
-pub(super) fn headers_of_page(headers: &HeaderMap) -> HeaderMap {
+/// The headers of a question, with those by which a browser says that it loads a page. None if no route asks for one of those, so that
+/// a crowd's questions copy nothing.
+pub(super) fn headers_of_page(headers: &HeaderMap, routes: &Routes) -> Option<HeaderMap> {
+    if !OF_PAGE.iter().any(|(name, _)| routes.ask_for_header(name)) {
+        return None;
+    }
     let mut of_page = headers.clone();
-    let accepted = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
-    for (name, value) in [(ACCEPT, accepted), (SEC_FETCH_DEST, "document"), (SEC_FETCH_MODE, "navigate")] {
+    for (name, value) in OF_PAGE {
         // A browser that says nothing of its requests says nothing of the page's either.
         if of_page.contains_key(&name) {
             of_page.insert(name, HeaderValue::from_static(value));
         }
     }
-    of_page
+    Some(of_page)
 }
 
 #[cfg(test)]
 mod tests {
+    use check::written;
+
     use super::{super::tests::headers, *};
+
+    #[test]
+    fn a_question_has_the_headers_of_its_page_where_a_route_asks_for_them() {
+        let routes = |text: &str| {
+            let fields: serde_json::Map<_, _> = serde_json::from_str(text).expect("JSON");
+            Routes::new(vec![written::read(&fields, 1).expect("right")])
+        };
+        let of_question =
+            headers(&[("accept", "application/json"), ("sec-fetch-mode", "cors"), ("x-a", "b")]);
+        let of_page = headers(&[("accept", OF_PAGE[0].1), ("sec-fetch-mode", "navigate"), ("x-a", "b")]);
+        for (asked, of_page) in [
+            (r#""path": "/a""#, None),
+            (r#""header": {"x-a": "b"}, "cookie": {"accept": "b"}"#, None),
+            (r#""header": {"Accept": "*html*"}"#, Some(&of_page)),
+            (r#""header": {"x-a": "b", "sec-fetch-dest": "document"}"#, Some(&of_page)),
+        ] {
+            let routes = routes(&format!(r#"{{"zone": "Z", {asked}}}"#));
+            assert_eq!(headers_of_page(&of_question, &routes).as_ref(), of_page, "{asked}");
+        }
+    }
 
     #[test]
     fn a_page_says_what_it_is_and_which_cookies_it_was_given() {
