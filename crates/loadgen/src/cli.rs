@@ -23,6 +23,7 @@ use rustix::{
     process::Signal,
     stdio::stdout,
 };
+use shown::without_secrets;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -365,7 +366,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 if let Some(ContextValue::String(text)) = error.get(kind)
                     && (text.contains("://") || text.contains('@'))
                 {
-                    message = message.replace(text, &target::without_secrets(text));
+                    message = message.replace(text, &without_secrets(text));
                 }
             }
             return refuse(&match error.kind() {

@@ -19,11 +19,11 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
+use shown::brief;
 
 use crate::{
     columns::Columns,
     conclusion::Verdict,
-    format::brief,
     frame::{pack, unpack},
     gather::{Gathered, add},
     paper::Paper,

@@ -56,21 +56,6 @@ pub(crate) fn date(unix_ms: u64) -> String {
         .map_or_else(|| "?".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M UTC").to_string())
 }
 
-/// How many characters are shown of a long message of a parser: of its beginning, and of its end.
-const SHOWN: [usize; 2] = [200, 150];
-
-/// A message of a parser without its middle if it is long. It quotes what is wrong, and that may be a whole file.
-pub(crate) fn brief(message: &str) -> String {
-    let [first, last] = SHOWN;
-    let count = message.chars().count();
-    if count <= first + last {
-        return message.to_owned();
-    }
-    let beginning: String = message.chars().take(first).collect();
-    let end: String = message.chars().skip(count - last).collect();
-    format!("{beginning}…{end}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

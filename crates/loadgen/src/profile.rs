@@ -3,9 +3,11 @@
 //! Invariant: a [`Profile`] that [`load`] returns is valid (see [`Profile::check`]).
 
 use serde::{Deserialize, Serialize};
+use shown::{
+    brief,
+    utf8::{self, NotUtf8},
+};
 use thiserror::Error;
-
-use crate::format::brief;
 
 /// What a user does after entering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +92,14 @@ pub enum ProfileError {
         /// The reason.
         why: std::io::Error,
     },
+    /// The file is not a text.
+    #[error("{file}:{at}")]
+    NotUtf8 {
+        /// The file.
+        file: String,
+        /// The place.
+        at: NotUtf8,
+    },
     /// The file holds no valid profile.
     #[error("{file}:{line}: {why}")]
     Wrong {
@@ -167,13 +177,7 @@ pub fn load(name: &str) -> Result<Profile, ProfileError> {
         return Ok(profile);
     }
     let bytes = std::fs::read(name).map_err(|why| ProfileError::Unreadable { file: name.to_owned(), why })?;
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let (valid, _) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
-        let before = String::from_utf8_lossy(valid);
-        let column = 1 + before.rsplit('\n').next().unwrap_or_default().chars().count();
-        let why = format!("the byte at column {column} is not UTF-8; save the file as UTF-8");
-        ProfileError::Wrong { file: name.to_owned(), line: 1 + before.matches('\n').count(), why }
-    })?;
+    let text = utf8::text(bytes).map_err(|at| ProfileError::NotUtf8 { file: name.to_owned(), at })?;
     parse(name, &text)
 }
 

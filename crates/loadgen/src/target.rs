@@ -12,6 +12,7 @@ use hyper::{
     header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING},
 };
 use serde::{Deserialize, Serialize};
+use shown::without_secrets;
 use thiserror::Error;
 
 use crate::tls::{Tls, Trust};
@@ -189,16 +190,6 @@ pub enum TargetError {
 }
 
 const NO_HOST: &str = "no such host; correct the name, or give its address with --resolve HOST:PORT:ADDRESS";
-
-/// A URL to show, valid or not: without user and password, query and fragment.
-pub(crate) fn without_secrets(url: &str) -> String {
-    let (scheme, separator, rest) =
-        url.split_once("://").map_or(("", "", url), |(scheme, rest)| (scheme, "://", rest));
-    // A password may have the signs that begin a query, so what is before the last @ goes first.
-    let (login, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("…@", rest));
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    format!("{scheme}{separator}{login}{rest}")
-}
 
 /// Reads `url` and resolves its host.
 ///

@@ -29,10 +29,10 @@ use check::{Route, Routes};
 use clap::{Arg, ArgMatches};
 use gate::limits::LimitSettings;
 use ipnet::IpNet;
+use shown::brief;
 
 use crate::{
     access::AdminToken,
-    brief::brief,
     draws::DrawSettings,
     fanout::FanoutSettings,
     http::{

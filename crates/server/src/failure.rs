@@ -10,7 +10,9 @@
 
 use std::fmt::{self, Display};
 
-use crate::{brief::brief, keys::KeyFault};
+use shown::brief;
+
+use crate::keys::KeyFault;
 
 /// A stop was cut short.
 pub const CUT_SHORT: u8 = 1;

@@ -12,11 +12,9 @@ use std::{
 };
 
 use admission::{SealKey, Seals};
+use shown::utf8;
 
-use crate::{
-    passes::{PassSettings, Passes, Signer},
-    utf8,
-};
+use crate::passes::{PassSettings, Passes, Signer};
 
 /// The most bytes of a key file.
 const MAX_LEN: u64 = 64 << 10;

@@ -1,6 +1,6 @@
 //! `weir`, the admission server, as a library for its binary, its benches and its tests.
 //!
-//! Where a change belongs (sockets are in the crate `edge`, zones that are served in `gate`, state and Redis in `store`):
+//! Where a change belongs (sockets are in the crate `edge`, zones that are served in `gate`, state and Redis in `store`, what errors quote in `shown`):
 //!
 //! | module | concern |
 //! |---|---|
@@ -20,8 +20,7 @@
 //! | [`event_report`] | the report of an event |
 //! | [`config`] | settings: where they come from, how they are checked and printed |
 //! | [`serve`] | the assembly of a server, reload and shutdown |
-//! | `whole_file`, `utf8` | small files of the data directory; texts that people write into files |
-//! | `brief` | errors that quote little of a long text |
+//! | `whole_file` | small files of the data directory |
 //! | [`cli`], [`output`], [`failure`] | the command line; standard output; exit codes |
 //!
 //! Each module owns the type of its settings. [`config`] reads and checks them, and only [`serve`] and [`cli`] use `config`.
@@ -31,7 +30,6 @@
 #![recursion_limit = "256"]
 
 pub mod access;
-mod brief;
 pub mod change_log;
 pub mod cli;
 pub mod clock;
@@ -64,5 +62,4 @@ pub mod stock;
 pub mod stores;
 pub mod tls;
 pub mod told_waits;
-mod utf8;
 mod whole_file;

@@ -64,16 +64,6 @@ pub(crate) fn one_line(text: &str) -> String {
     line
 }
 
-/// An address to show, right or wrong: without a user and a password, and without the query.
-pub(crate) fn without_secrets(url: &str) -> String {
-    let (scheme, separator, rest) =
-        url.split_once("://").map_or(("", "", url), |(scheme, rest)| (scheme, "://", rest));
-    // A password may have the signs that begin a query, so what is before the last @ goes first.
-    let (login, rest) = rest.rsplit_once('@').map_or(("", rest), |(_, rest)| ("…@", rest));
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    format!("{scheme}{separator}{login}{rest}")
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::OpenOptions;
@@ -90,20 +80,5 @@ mod tests {
         let (reader, mut writer) = io::pipe().expect("a pipe");
         drop(reader);
         assert_eq!(write(&mut writer, "x").expect_err("nobody reads").exit, failure::UNREAD);
-    }
-
-    #[test]
-    fn addresses_are_shown_without_their_secrets() {
-        for (url, shown) in [
-            ("http://h:1/a", "http://h:1/a"),
-            ("h:1", "h:1"),
-            ("http://u:s3cret@h:1/a", "http://…@h:1/a"),
-            ("u:s3cret@h", "…@h"),
-            ("http://u:s3?c#r/e@t@h/", "http://…@h/"),
-            ("http://h/a?key=s3cret#s3cret", "http://h/a"),
-            ("", ""),
-        ] {
-            assert_eq!(without_secrets(url), shown);
-        }
     }
 }

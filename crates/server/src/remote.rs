@@ -22,6 +22,7 @@ use gate::definitions::{EventFault, EventJson};
 use hyper::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde_json::{Map, Value, json};
+use shown::utf8;
 use tokio::time::sleep;
 
 use crate::{
@@ -29,7 +30,6 @@ use crate::{
     keys,
     output::print,
     secret::Secret,
-    utf8,
 };
 pub(crate) use client::Client;
 

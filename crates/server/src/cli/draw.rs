@@ -14,9 +14,10 @@ use ::draw::{
     Drawn, RECEIPT_MAX, RECORD_MAX, Receipt, Record, Report, VerifierKey, shown, verify, verify_receipt,
 };
 use serde::Serialize;
+use shown::brief;
 
 use super::{CHANGED, UNREADABLE};
-use crate::{brief::brief, config::ConfigFault, failure::Failure, output::print, remote::Format};
+use crate::{config::ConfigFault, failure::Failure, output::print, remote::Format};
 
 /// What is to be verified.
 #[derive(Clone, Debug, PartialEq, Eq)]

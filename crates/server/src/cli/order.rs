@@ -9,6 +9,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use gate::definitions::ApplyOptions;
+use shown::without_secrets;
 
 use super::{
     arguments::{self, DEFAULT_SERVER, TOKEN_VARIABLE},
@@ -20,7 +21,6 @@ use crate::{
     config::{self, ConfigFault, Origin, Sources, not_empty},
     event_report,
     http::openapi::Document,
-    output::without_secrets,
     remote::{Call, Format, Server},
     secret::Secret,
 };

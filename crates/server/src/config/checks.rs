@@ -13,6 +13,7 @@ use admission::{Definition, ZoneId};
 use check::{Gated, Route, RouteAction, Routes};
 use gate::{cells, limits::LimitSettings};
 use ipnet::IpNet;
+use shown::without_secrets;
 use store::redis::{
     Durability,
     address::{Address, Library, Settings as ClientSettings, Topology},
@@ -34,7 +35,6 @@ use crate::{
     },
     keys::SealSettings,
     otlp::{self, OtlpSettings},
-    output::without_secrets,
     passes::{Algorithm, PassSettings},
     secret::Secret,
     stores::{CellSettings, RedisSettings, StoreSettings},

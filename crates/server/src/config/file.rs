@@ -11,12 +11,13 @@ use admission::{Definition, Event, FIELDS, Field, FieldKind, Notice, Policy, Sch
 use check::Route;
 use gate::definitions::{EventFault, EventJson, ZONES_MAX};
 use serde::de::IntoDeserializer as _;
+use shown::{ends, utf8};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
 
-use crate::{access::AdminToken, brief::ends, fields::plain_types, stores::CellSettings, utf8};
+use crate::{access::AdminToken, fields::plain_types, stores::CellSettings};
 
 use super::{
     ConfigFault,

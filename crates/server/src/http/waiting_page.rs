@@ -26,9 +26,10 @@ use hyper::{
     },
 };
 use serde_json::{Map, Value, json};
+use shown::utf8;
 
 use super::asset::Asset;
-use crate::{stock::InStock, utf8};
+use crate::stock::InStock;
 use language::Language;
 use target::Target;
 use template::{Filling, Template, Texts, UnknownPlaceholder};

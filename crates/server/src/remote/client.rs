@@ -14,11 +14,12 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
+use shown::without_secrets;
 use tokio::{net::TcpStream, time::timeout};
 
 use crate::{
     failure::{self, Failure},
-    output::{one_line, without_secrets},
+    output::one_line,
 };
 
 /// How long a server may take to reply.

@@ -10,9 +10,9 @@ use admission::{Claim, Definition, Event, Field, FieldKind, Notice, NoticeFault,
 use gate::definitions::{EventFault, EventJson};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
+use shown::{brief, ends};
 
 use crate::{
-    brief::{brief, ends},
     fields::{Object, missing, plain_types, rest, shown, wrong},
     http::problem::{MALFORMED_JSON, MISSING_FIELD, Problem, UNKNOWN_FIELD, WRONG_TYPE},
 };

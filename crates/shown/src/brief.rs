@@ -9,7 +9,8 @@ const WHOLE: usize = 256;
 const SHOWN: [usize; 2] = [120, 40];
 
 /// A text, or the beginning and the end of a long one.
-pub(crate) fn ends(text: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn ends(text: &str) -> Cow<'_, str> {
     let count = text.chars().count();
     if count <= WHOLE {
         return text.into();
@@ -21,7 +22,8 @@ pub(crate) fn ends(text: &str) -> Cow<'_, str> {
 }
 
 /// An error without the middle of each long word and each long quotation. A list of many short words stays.
-pub(crate) fn brief(text: &str) -> String {
+#[must_use]
+pub fn brief(text: &str) -> String {
     let mut said = String::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {

@@ -1,0 +1,17 @@
+//! What the commands of `weir` and `loadgen` show: short errors that tell no secret.
+//!
+//! | module | concern |
+//! |---|---|
+//! | `address` | addresses without their passwords |
+//! | `brief` | errors that quote little of a long text |
+//! | [`utf8`] | texts that people write into files, or the place of the first bad byte |
+//!
+//! Invariants: it has only what both programs use, and nothing of it knows what a waiting room is. So `loadgen` still judges Weir
+//! by what a server says, and by no code of Weir.
+
+mod address;
+mod brief;
+pub mod utf8;
+
+pub use address::without_secrets;
+pub use brief::{brief, ends};
