@@ -10,7 +10,6 @@ use std::{
     net::{IpAddr, UdpSocket},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::atomic::{AtomicBool, Ordering},
 };
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
@@ -18,12 +17,8 @@ use clap::{
     Args, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
-use rustix::{
-    io::{Errno, fcntl_getfd},
-    process::Signal,
-    stdio::stdout,
-};
-use shown::without_secrets;
+use rustix::process::Signal;
+use shown::{stdout, without_secrets};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -392,19 +387,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Whether standard output was closed when the process began.
-static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
-
-/// Notes whether standard output is closed. The standard library opens /dev/null in its place before `main`, and nothing tells that one
-/// from a /dev/null that the caller gave. So this has to be called before the standard library starts, and uses nothing of it.
-pub extern "C" fn look_at_start() {
-    WAS_CLOSED.store(fcntl_getfd(stdout()) == Err(Errno::BADF), Ordering::Relaxed);
-}
-
 /// Fails if what goes to standard output would be lost. A verdict is an exit code, too, and needs none.
 fn check_open() -> Result<()> {
     ensure!(
-        !WAS_CLOSED.load(Ordering::Relaxed),
+        !stdout::was_closed(),
         "standard output is closed; leave it open, or send it to a file or /dev/null"
     );
     Ok(())

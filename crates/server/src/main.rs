@@ -7,12 +7,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// `mi_option_purge_delay` in `mimalloc.h`, which the crate does not name.
 const PURGE_DELAY: std::ffi::c_int = 15;
 
-/// Runs before the standard library starts. It takes part in nothing else.
-#[used]
-#[expect(unsafe_code, reason = "only a function in this section runs before the standard library")]
-#[unsafe(link_section = ".init_array")]
-static AT_START: extern "C" fn() = weir::output::look_at_start;
-
 fn main() -> std::process::ExitCode {
     give_memory_back_at_once();
     weir::cli::main(std::env::args_os())

@@ -3,33 +3,18 @@
 //! Invariants: output that could not be written never ends with exit code 0. Where standard output was closed before the start, a command
 //! that only shows something ends at once, and one that changes something does it and shows nothing.
 
-use std::{
-    io::{self, ErrorKind, Write},
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::io::{self, ErrorKind, Write};
 
-use rustix::{
-    io::{Errno, fcntl_getfd},
-    stdio::stdout,
-};
+use shown::stdout;
 
 use crate::failure::{self, Failure};
-
-/// Whether standard output was closed when the process began.
-static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
-
-/// Notes whether standard output is closed. The standard library opens /dev/null in its place before `main`, and nothing tells that one
-/// from a /dev/null that the caller gave. So this has to be called before the standard library starts, and uses nothing of it.
-pub extern "C" fn look_at_start() {
-    WAS_CLOSED.store(fcntl_getfd(stdout()) == Err(Errno::BADF), Ordering::Relaxed);
-}
 
 /// Checks, before a command does anything, that what it shows can be seen: a token is shown once.
 ///
 /// # Errors
 /// A [`Failure`] if standard output was closed.
 pub(crate) fn check_open() -> Result<(), Failure> {
-    if WAS_CLOSED.load(Ordering::Relaxed) {
+    if stdout::was_closed() {
         let what = "standard output is closed, so nothing was done; leave it open, or send it to a file or /dev/null";
         return Err(Failure::new(failure::IO, what));
     }

@@ -1,9 +1,10 @@
-//! What the commands of `weir` and `loadgen` show: short errors that tell no secret.
+//! What the commands of `weir` and `loadgen` show: short errors that tell no secret, and whether anybody can see the output.
 //!
 //! | module | concern |
 //! |---|---|
 //! | `address` | addresses without their passwords |
 //! | `brief` | errors that quote little of a long text |
+//! | [`stdout`] | whether standard output was closed when the process began |
 //! | [`utf8`] | texts that people write into files, or the place of the first bad byte |
 //!
 //! Invariants: it has only what both programs use, and nothing of it knows what a waiting room is. So `loadgen` still judges Weir
@@ -11,6 +12,7 @@
 
 mod address;
 mod brief;
+pub mod stdout;
 pub mod utf8;
 
 pub use address::without_secrets;
