@@ -13,12 +13,9 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
-use clap::{
-    Args, Parser, Subcommand,
-    error::{ContextKind, ContextValue, ErrorKind},
-};
+use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use rustix::process::Signal;
-use shown::{stdout, without_secrets};
+use shown::{stdout, without_quoted_secrets};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
@@ -355,15 +352,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             let mut lines =
                 text.lines().map(str::trim).take_while(|line| !line.is_empty() && !line.starts_with("Usage"));
             let first = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            let mut message = lines.fold(first, |message, line| format!("{message} {line}"));
-            // An address that stands where none belongs may have a password.
-            for kind in [ContextKind::InvalidArg, ContextKind::InvalidSubcommand, ContextKind::InvalidValue] {
-                if let Some(ContextValue::String(text)) = error.get(kind)
-                    && (text.contains("://") || text.contains('@'))
-                {
-                    message = message.replace(text, &without_secrets(text));
-                }
-            }
+            let message = lines.fold(first, |message, line| format!("{message} {line}"));
+            let message = without_quoted_secrets(message, &error);
             return refuse(&match error.kind() {
                 ErrorKind::InvalidSubcommand => {
                     format!("{message}; the commands are run, find, profiles and merge")

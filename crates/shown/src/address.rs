@@ -2,6 +2,8 @@
 //!
 //! Invariant: nothing of a user, a password, a query or a fragment is shown, also of what is no address.
 
+use clap::error::{ContextKind, ContextValue};
+
 /// An address to show, right or wrong: without a user and a password, and without the query and the fragment.
 #[must_use]
 pub fn without_secrets(url: &str) -> String {
@@ -13,8 +15,23 @@ pub fn without_secrets(url: &str) -> String {
     format!("{scheme}{separator}{login}{rest}")
 }
 
+/// A message of the parser of the command line, without the secrets of the addresses that it quotes. An address that stands where none
+/// belongs may have a password.
+#[must_use]
+pub fn without_quoted_secrets(message: String, error: &clap::Error) -> String {
+    let quoted = [ContextKind::InvalidArg, ContextKind::InvalidSubcommand, ContextKind::InvalidValue];
+    quoted.into_iter().fold(message, |message, kind| match error.get(kind) {
+        Some(ContextValue::String(text)) if text.contains("://") || text.contains('@') => {
+            message.replace(text, &without_secrets(text))
+        }
+        _ => message,
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use clap::{Arg, Command};
+
     use super::*;
 
     #[test]
@@ -29,6 +46,30 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(without_secrets(url), shown);
+        }
+    }
+
+    #[test]
+    fn an_address_that_the_parser_quotes_is_shown_without_its_secrets() {
+        let number = Arg::new("number").long("number").value_parser(clap::value_parser!(u8));
+        let mode = Arg::new("mode").long("mode").value_parser(["hold"]);
+        let command = Command::new("weir").args([number, mode]).subcommand(Command::new("serve"));
+        for (given, shown) in [
+            (&["http://u:s3cret@h"][..], "'http://…@h'"),
+            (&["serve", "http://u:s3cret@h"], "'http://…@h'"),
+            (&["serve", "u:s3cret@h"], "'…@h'"),
+            (&["--number", "http://u:s3cret@h"], "'http://…@h' for '--number"),
+            (&["--mode=http://u:s3cret@h"], "'http://…@h' for '--mode"),
+            (&["--s3cret=http://h?s3cret"], "'--s3cret'"),
+            (&["serve", "s3cret"], "'s3cret'"),
+        ] {
+            let words = ["weir"].iter().chain(given);
+            let error = command.clone().try_get_matches_from(words).expect_err("refused");
+            let said = without_quoted_secrets(error.to_string(), &error);
+            assert!(
+                said.contains(shown) && !said.contains("u:s3cret") && !said.contains("?s3cret"),
+                "{said}"
+            );
         }
     }
 }

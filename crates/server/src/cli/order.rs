@@ -9,7 +9,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use gate::definitions::ApplyOptions;
-use shown::without_secrets;
+use shown::without_quoted_secrets;
 
 use super::{
     arguments::{self, DEFAULT_SERVER, TOKEN_VARIABLE},
@@ -277,11 +277,8 @@ fn fault(error: &clap::Error, given: &[OsString]) -> ConfigFault {
         Some(option) if error.get(ContextKind::InvalidSubcommand).is_some() => hint(option, &path, &command),
         _ => wrong.filter(|_| is_unknown).and_then(|wrong| hint(wrong, &path, &command)),
     };
-    // An address that stands where none belongs may have a password.
-    if let Some(address) = wrong.filter(|wrong| wrong.contains("://") || wrong.contains('@')) {
-        what = what.replace(address, &without_secrets(address));
-    }
-    ConfigFault::new(format!("{what}{}; see {path} --help", hint.unwrap_or_default()))
+    let what = format!("{what}{}; see {path} --help", hint.unwrap_or_default());
+    ConfigFault::new(without_quoted_secrets(what, error))
 }
 
 /// The words of the command that was meant, and the command.
