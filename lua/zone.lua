@@ -674,8 +674,10 @@ local function trim_log()
   end
 end
 
--- The clock was at `before`, and leaps.
+-- The clock was at `before`, and leaps. Who has to ask, or to speak, after a loss has as much time as without that.
 local function note_leap(before)
+  if before < z.hold_until then z.hold_until = z.hold_until + leap_ms end
+  if before < z.recover_until then z.recover_until = z.recover_until + leap_ms end
   if before > z.leaps_from + MINUTE_MS then
     z.leapt_before, z.leap_before = z.leapt, z.leap
     z.leaps_from, z.leap = before, 0

@@ -113,6 +113,17 @@ struct Earlier {
     told: Vec<(usize, u64)>,
 }
 
+/// A poll that was answered with a place.
+#[derive(Clone, Copy, Debug)]
+struct Poll {
+    /// When it was sent.
+    sent: u64,
+    /// How long the answer said to wait.
+    told: u64,
+    /// Whether a state was lost lately, so that everybody is told to wait.
+    in_recovery: bool,
+}
+
 /// One user as the auditor knows it.
 #[derive(Clone, Debug)]
 struct Seen {
@@ -125,8 +136,8 @@ struct Seen {
     tried: u64,
     /// The same of a place that no answer has told of yet.
     trying: Option<u64>,
-    /// The times at which polls were sent that were answered with a place, and how long each answer said to wait.
-    polls: Vec<(u64, u64)>,
+    /// The polls that were answered with a place.
+    polls: Vec<Poll>,
     /// The first pass, and when it came.
     pass: Option<(u64, PassClaims)>,
     /// Which server returned the pass, and when, for each time.
@@ -137,13 +148,19 @@ struct Seen {
 
 impl Seen {
     /// When the last poll was sent by whose answer the place was held. The first one after a silence of more than the idle time
-    /// does not say so: the server answers from its view, and the place may end before it reports the poll.
+    /// does not say so: the server answers from its view, and the place may end before it reports the poll. Nor does one in a recovery after
+    /// that: everybody is told to wait.
     fn last_held(&self, idle_ms: u64) -> Option<u64> {
-        match self.polls[..] {
-            [.., (before, _), (last, _)] if last > before + idle_ms => Some(before),
-            [.., (last, _)] => Some(last),
-            [] => None,
+        let (mut held, mut last, mut is_sure) = (None, None, true);
+        for &Poll { sent, in_recovery, .. } in &self.polls {
+            is_sure &= last.is_none_or(|last| sent <= last + idle_ms);
+            if is_sure {
+                held = Some(sent);
+            }
+            is_sure |= !in_recovery;
+            last = Some(sent);
         }
+        held
     }
 }
 
@@ -738,15 +755,17 @@ impl Auditor {
                 self.judged.half_moved_places += during(&self.half_moved);
                 self.judged.demoted_places += during(&self.demoted);
                 let asked_again = seen.pass;
-                if !by_copy {
-                    seen.polls.push((asked, u64::from(*polling_period_ms)));
-                }
                 // After a loss a holder is told to wait until the servers have said what they remember.
                 // While a server is missing, this takes the idle time. The holder of a pass that has ended, or who has left, may wait so long.
                 let more_ms = if said { idle_ms } else { 0 };
                 let is_recovering =
                     self.disturbed.iter().any(|&(from, until)| (from..=until + more_ms).contains(&now));
                 let is_valid = |at: u64, pass: &PassClaims| now < at + u64::from(pass.ttl_s) * 1_000;
+                if !by_copy {
+                    let told = u64::from(*polling_period_ms);
+                    self.users[user].polls.push(Poll { sent: asked, told, in_recovery: is_recovering });
+                }
+                let seen = &self.users[user];
                 // A server that told of the pass itself knows it, whatever the store lost.
                 let runs_since = |at: u64| {
                     let is_it =

@@ -352,13 +352,14 @@ fn each_guard_is_needed() {
             .output()
             .expect("it runs");
         let text = String::from_utf8_lossy(&ran.stdout);
-        let found = text.lines().find_map(|line| line.strip_prefix("first broken: "));
+        let found = text.lines().find_map(|line| line.strip_prefix("broken:"));
         let found = found.unwrap_or_else(|| panic!("the run of {name} without {rule} did not end:\n{text}"));
-        assert_eq!(found, promise, "nobody notices by {name} that {rule} is broken");
+        let is_noticed = found.split(' ').any(|of| of == promise);
+        assert!(is_noticed, "{name} without {rule} should break {promise}, not{found}");
     }
 }
 
-/// Breaks the guard that `WEIR_CLUSTER_BREAK` names, and prints which promise the list that `WEIR_CLUSTER_LIST` names breaks then.
+/// Breaks the guard that `WEIR_CLUSTER_BREAK` names, and prints which promises the list that `WEIR_CLUSTER_LIST` names breaks then.
 /// Without a list it looks for the first seed that breaks one, and prints its reduced list.
 #[test]
 #[ignore = "each_guard_is_needed runs it"]
@@ -369,8 +370,8 @@ fn without_a_guard() {
     let mut out = std::io::stdout();
     if let Ok(name) = std::env::var(LIST) {
         let (_, list) = mended().into_iter().find(|(of, _)| *of == name).expect("a list");
-        let found = broken(&list.plan).map_or_else(|| "none".to_owned(), |promise| format!("{promise:?}"));
-        drop(writeln!(out, "\nfirst broken: {found}"));
+        let found = world::run(&list.plan).broken.into_iter().map(|(promise, _)| format!(" {promise:?}"));
+        drop(writeln!(out, "\nbroken:{}", found.collect::<String>()));
         return;
     }
     let first = setting("WEIR_CLUSTER_SEED", 1);

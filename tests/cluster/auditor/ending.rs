@@ -1,6 +1,6 @@
 //! What can only be judged at the end of a run: windows, people inside, order and progress.
 
-use super::{Auditor, CLOCK_MS, Figures, Promise, RECOVERY_MS, Seen, Ticket, WAY_MS};
+use super::{Auditor, CLOCK_MS, Figures, Poll, Promise, RECOVERY_MS, Seen, Ticket, WAY_MS};
 use crate::plan::Kind;
 
 /// How often people near the front are told to ask at least.
@@ -202,7 +202,7 @@ impl Auditor {
     fn polled(&self, user: usize, from: u64, until: u64) -> bool {
         let seen = &self.users[user];
         let mut at = from;
-        for &(sent, told) in &seen.polls {
+        for &Poll { sent, told, .. } in &seen.polls {
             if sent > at {
                 return false;
             }
