@@ -18,7 +18,7 @@ if fault then return fault end
 local changed = false
 for i = 1, is_there and ARGV[from] == '2' and 0 or #POLICY do changed = changed or z[POLICY[i]] ~= tonumber(ARGV[from + i]) end
 if changed then
-  local period, longest, idle, ttl, max_active, opens_at = z.period, longest_period_ms(), z.idle, z.ttl, z.max_active, z.opens_at
+  local n, period, longest, idle, ttl, max_active, opens_at = z.n, z.period, longest_period_ms(), z.idle, z.ttl, z.max_active, z.opens_at
   for i = 1, #POLICY do z[POLICY[i]] = tonumber(ARGV[from + i]) end
   if z.opens_at ~= opens_at then z.opens = opening() end
   z.policy_rev = z.policy_rev + 1
@@ -26,6 +26,13 @@ if changed then
   if z.max_active == 0 then z.ended, z.unseen, z.unseen_until, z.unseen_told = 0, 0, 0, 0 end
   -- The passes that were given keep their longer life.
   if z.ttl < ttl then z.keep_until = max(z.keep_until, z.now + ttl * 1000) end
+  -- Of a minute of which nobody knows anything, nobody knows either how many were allowed in it.
+  local is_presumed = z.presumed > 0 and z.now < free_at(z.presumed_at, MINUTE_MS)
+  if z.n > n and is_presumed and call('HGET', KEYS[8], ANYBODY) then
+    local counts, instants = taken_slots()
+    z.presumed = z.presumed + z.n - n
+    write_presumed(counts, instants)
+  end
   -- The bounds of the windows have moved: search them from the beginning of the log.
   z.minute_from, z.minute_before, z.sub_from, z.sub_before = z.first, z.total_first, z.first, z.total_first
   advance_window()

@@ -401,7 +401,7 @@ do
   local all = call('HGETALL', KEYS[8])
   for i = 2, #all, 2 do
     local epoch, seen = string.match(all[i], '(%d+) (%d+)')
-    if tonumber(epoch) ~= z.epoch and abs(z.now - tonumber(seen)) <= SERVER_MS then have_all_spoken = false end
+    if tonumber(epoch) ~= z.epoch and passed_since(tonumber(seen)) <= SERVER_MS then have_all_spoken = false end
   end
 end
 
@@ -434,16 +434,7 @@ elseif blind_since then
 elseif z.presumed_at > 0 then
   z.presumed = free_at(z.presumed_at, MINUTE_MS) > z.now and max(min(z.presumed, z.n - used), 0) or 0
 end
-local function presume_at(at, count)
-  if count == 0 then return end
-  if not counts[at] then instants[#instants + 1] = at end
-  counts[at] = (counts[at] or 0) + count
-end
-if z.earlier > 0 and z.now >= free_at(z.earlier_at, MINUTE_MS) then z.earlier_at, z.earlier = 0, 0 end
-presume_at(z.earlier_at, z.earlier)
-presume_at(z.presumed_at, z.presumed)
-table.sort(instants)
-write_log(counts, instants)
+write_presumed(counts, instants)
 if is_first then call('HSET', KEYS[4], 'drift ' .. int(w.born), int(drift) .. ' ' .. int(z.epoch)) end
 if taken == 1 then z.entered = max(z.entered, w.entered) end
 return finish(taken)

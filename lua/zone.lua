@@ -148,6 +148,9 @@ local function free_at(at, window)
   return at + leapt + window + 1
 end
 
+-- How long ago an instant was, without what the clock leapt since. A later one comes from another clock, before a failover.
+local function passed_since(at) return at > z.now and at - z.now or max(z.now + 1 - free_at(at, 0), 0) end
+
 -- Whether the pass of an entry is valid. What the clock leapt since does not count, as far as that is known.
 local function is_valid(entered_at, life) return free_at(entered_at, life * 1000) > z.now end
 
@@ -640,6 +643,20 @@ local function write_log(counts, instants)
   z.minute_from, z.minute_before, z.sub_from, z.sub_before = z.first, z.total_first, z.first, z.total_first
   chunk_from, chunk_to = 0, 0
   advance_window()
+end
+
+-- The same, with the slots that are presumed to be taken.
+local function write_presumed(counts, instants)
+  local function presume_at(at, count)
+    if count == 0 then return end
+    if not counts[at] then instants[#instants + 1] = at end
+    counts[at] = (counts[at] or 0) + count
+  end
+  if z.earlier > 0 and z.now >= free_at(z.earlier_at, MINUTE_MS) then z.earlier_at, z.earlier = 0, 0 end
+  presume_at(z.earlier_at, z.earlier)
+  presume_at(z.presumed_at, z.presumed)
+  table.sort(instants)
+  write_log(counts, instants)
 end
 
 -- Whatever a lost process may have decided since `since` counts as done: the slots that were free are taken now. While so

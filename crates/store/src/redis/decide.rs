@@ -21,6 +21,13 @@ use crate::{JoinedOnce, StoreError};
 /// How many claims one call decides at most. A claim takes up to 15 us, so this bounds how long a call blocks Redis.
 const MAX_CLAIMS: usize = 64;
 
+/// The rank of whoever is told to wait because nobody knows yet, after a loss, whether the ticket waits.
+const NOT_YET: u64 = 0;
+
+fn is_not_yet(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Waiting(position) if position.rank == NOT_YET)
+}
+
 impl<C: Client> Redis<C> {
     /// Joins `count` holders, some of whom have a key: by their places among the holders.
     pub(super) async fn join_once(
@@ -83,14 +90,15 @@ impl<C: Client> Redis<C> {
     /// Decides the first of `claims`: at most [`MAX_CLAIMS`], in as many segments as one call passes.
     async fn enter_some(&self, zone: &Zone, claims: &[(u64, u32)]) -> Result<Decided> {
         let mut segments = BTreeSet::new();
-        {
+        let epoch = {
             let memory = lock(&zone.memory);
             let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
             let front_end = memory.header.appointed.max(1) - 1;
             let of_front = memory.header.base..=split(front_end).0;
             segments
                 .extend(of_front.filter(|segment| !memory.is_unused(*segment)).take(self.max_segments / 2));
-        }
+            memory.header.epoch
+        };
         let mut count = 0;
         for &(seq, _) in &claims[..claims.len().min(MAX_CLAIMS)] {
             let segment = split(seq).0;
@@ -106,13 +114,22 @@ impl<C: Client> Redis<C> {
             bytes.extend_from_slice(&seq.to_be_bytes()[2..]);
         }
         let (segments, bytes): (Vec<u64>, Bytes) = (segments.into_iter().collect(), bytes.into());
-        let mut answer =
-            match self.run(zone, &scripts::ENTER, (&segments, &[]), |_| vec![bytes.clone()]).await {
-                Ok(answer) => answer,
-                Err(Refused::Other(error)) => return Err(error),
-                Err(Refused::Keys(_) | Refused::Torn(_)) => return Err(Garbled("a claim's reply").into()),
-            };
-        let mut verdicts = wire::verdicts(&answer.rest.bytes()?)?;
+        let mut is_again = false;
+        let (answer, mut verdicts) = loop {
+            let mut answer =
+                match self.run(zone, &scripts::ENTER, (&segments, &[]), |_| vec![bytes.clone()]).await {
+                    Ok(answer) => answer,
+                    Err(Refused::Other(error)) => return Err(error),
+                    Err(Refused::Keys(_) | Refused::Torn(_)) => return Err(Garbled("a claim's reply").into()),
+                };
+            let verdicts = wire::verdicts(&answer.rest.bytes()?)?;
+            // The answer was that of a state which lacked what this server remembers, and has been given it since.
+            let may_know_more = answer.header.epoch != epoch && verdicts.iter().any(is_not_yet);
+            if is_again || !may_know_more {
+                break (answer, verdicts);
+            }
+            is_again = true;
+        };
         if verdicts.len() != count {
             return Err(Garbled("the verdicts").into());
         }
@@ -124,7 +141,7 @@ impl<C: Client> Redis<C> {
         let mut known = Vec::with_capacity(count);
         for ((seq, epoch), verdict) in claims.iter().zip(&mut verdicts) {
             match verdict {
-                Verdict::Waiting(position) if position.rank == 0 => position.rank = 1,
+                Verdict::Waiting(position) if position.rank == NOT_YET => position.rank = 1,
                 Verdict::Gone if memory.is_ahead(*epoch, *seq, &answer.header) => {
                     *verdict = Verdict::Waiting(Position {
                         rank: 1,
