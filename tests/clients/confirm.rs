@@ -33,7 +33,7 @@ async fn without_a_replica(library: Library) {
     let two = Some(Confirm { replicas: 2, timeout_ms: 50 });
     assert_eq!(
         run(&client, &COUNT, "a", two).await,
-        Err(ClientError::Unconfirmed { confirmed: 0, asked: 2 })
+        Err(ClientError::Unconfirmed { confirmed: 0, asked: 2, reply: Value::Int(1) })
     );
     assert_eq!(server.command(&["GET", "a"]).text(), "1");
 }
@@ -47,7 +47,7 @@ async fn by_a_frozen_replica(library: Library) {
     let short = Some(Confirm { replicas: 1, timeout_ms: 50 });
     assert_eq!(
         run(&client, &COUNT, "a", short).await,
-        Err(ClientError::Unconfirmed { confirmed: 0, asked: 1 })
+        Err(ClientError::Unconfirmed { confirmed: 0, asked: 1, reply: Value::Int(2) })
     );
     replica.cont();
     assert_eq!(run(&client, &COUNT, "a", ONE).await, Ok(Value::Int(3)));
@@ -60,7 +60,8 @@ async fn in_a_cluster(library: Library) {
         assert_eq!(run(&client, &COUNT, &key, ONE).await, Ok(Value::Int(1)), "{key}");
         let two = Some(Confirm { replicas: 2, timeout_ms: 50 });
         let result = run(&client, &COUNT, &key, two).await;
-        assert_eq!(result, Err(ClientError::Unconfirmed { confirmed: 1, asked: 2 }), "{key}");
+        let unconfirmed = ClientError::Unconfirmed { confirmed: 1, asked: 2, reply: Value::Int(2) };
+        assert_eq!(result, Err(unconfirmed), "{key}");
     }
 }
 
@@ -91,6 +92,6 @@ async fn waiting_does_not_delay_others(library: Library) {
             }
         }
     };
-    assert_eq!(result, Err(ClientError::Unconfirmed { confirmed: 0, asked: 1 }));
+    assert_eq!(result, Err(ClientError::Unconfirmed { confirmed: 0, asked: 1, reply: Value::Int(1) }));
     assert!(others > 3, "only {others} other calls were answered meanwhile");
 }

@@ -236,7 +236,7 @@ impl SimClient {
         if breaks {
             return Attempt::Lost;
         }
-        if let (Served::Ran(Ok(_)), Some(confirm)) = (&served, confirm) {
+        if let (Served::Ran(Ok(reply)), Some(confirm)) = (&served, confirm) {
             let deadline = Instant::now() + Duration::from_millis(confirm.timeout_ms.into());
             loop {
                 let confirmed = {
@@ -253,6 +253,7 @@ impl SimClient {
                     return Attempt::Done(Err(ClientError::Unconfirmed {
                         confirmed,
                         asked: confirm.replicas,
+                        reply: reply.clone(),
                     }));
                 }
                 sleep(Duration::from_millis(2)).await;

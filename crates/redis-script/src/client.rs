@@ -77,6 +77,8 @@ pub enum ClientError {
         confirmed: u32,
         /// How many had to.
         asked: u32,
+        /// What the script answered. Redis may still lose what it wrote.
+        reply: Value,
     },
 }
 

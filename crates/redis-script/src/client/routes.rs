@@ -250,7 +250,9 @@ fn confirmed(value: Value, confirm: Option<Confirm>, waited: Option<Answer>) -> 
     let Some(Confirm { replicas: asked, .. }) = confirm else { return Ok(value) };
     match waited {
         Some(Ok(Value::Int(count))) => match u32::try_from(count) {
-            Ok(confirmed) if confirmed < asked => Err(ClientError::Unconfirmed { confirmed, asked }),
+            Ok(confirmed) if confirmed < asked => {
+                Err(ClientError::Unconfirmed { confirmed, asked, reply: value })
+            }
             _ => Ok(value),
         },
         Some(Err(text)) => Err(ClientError::Away(text)),

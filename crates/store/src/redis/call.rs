@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::sabotage;
 use super::{
     Redis, Zone,
-    client::{Client, ClientError, Script},
+    client::{Client, ClientError, Script, Value},
     lock, scripts, text,
     wire::{self, Garbled, Header, Reply},
     zone_memory::ZoneMemory,
@@ -150,14 +150,20 @@ impl<C: Client> Redis<C> {
         let value = match answer {
             Ok(value) => value,
             Err(ClientError::Script(text)) => return Err(refused(&text)),
-            Err(error) => return Err(StoreError::from(error).into()),
+            Err(error) => {
+                // What was decided may last though no replica has it, and nobody was told. The slots are taken.
+                if let ClientError::Unconfirmed { reply, .. } = &error {
+                    let Seen { header, past, first, log, .. } = Seen::of(reply.clone())?;
+                    let mut memory = lock(&zone.memory);
+                    if let Some(memory) = memory.as_mut().filter(|memory| memory.header.epoch == header.epoch)
+                    {
+                        memory.take(header, past, first, &log, sent)?;
+                    }
+                }
+                return Err(StoreError::from(error).into());
+            }
         };
-        let mut rest = Reply::new(value)?;
-        let raw = rest.bytes()?;
-        let garbled = |Garbled(what)| Torn::of_any_epoch(format!("Redis did not answer with {what}"));
-        let (header, past) = (Header::parse(&raw).map_err(garbled)?, wire::past(&raw));
-        let first = rest.number()?;
-        let log = rest.bytes()?;
+        let Seen { header, past, first, log, rest } = Seen::of(value)?;
         let presumed = header.presumed;
         let (owes_witness, is_new_epoch) = {
             let mut memory = lock(&zone.memory);
@@ -190,6 +196,26 @@ impl<C: Client> Redis<C> {
             tracing::warn!(zone = %zone.id, %why, "could not give Redis yet what this server remembers");
         }
         Ok(Answer { header, rest })
+    }
+}
+
+/// What each script of a zone answers first, and the rest.
+struct Seen {
+    header: Header,
+    past: Bytes,
+    /// The number of the first record in `log`.
+    first: u64,
+    log: Bytes,
+    rest: Reply,
+}
+
+impl Seen {
+    fn of(value: Value) -> std::result::Result<Self, Refused> {
+        let mut rest = Reply::new(value)?;
+        let raw = rest.bytes()?;
+        let garbled = |Garbled(what)| Torn::of_any_epoch(format!("Redis did not answer with {what}"));
+        let (header, past) = (Header::parse(&raw).map_err(garbled)?, wire::past(&raw));
+        Ok(Self { header, past, first: rest.number()?, log: rest.bytes()?, rest })
     }
 }
 

@@ -16,6 +16,8 @@
   let asked = 0;
   // The zones whose cookie Weir gave to the browser, which has not sent it back yet. Weir says them anew with each reply.
   let given = settings.given;
+  // Another tab that leaves drops the cookie, too, also before this page has asked. So the page asks for another place, once.
+  let is_asked_anew = false;
   let is_answered = false;
   // By the clock, which goes on while the device sleeps.
   let answered_at = Date.now();
@@ -66,6 +68,7 @@
     is_answered = true;
     answered_at = Date.now();
     given = by.given ?? given;
+    if (!given.length) is_asked_anew = false;
   }
 
   /// It is the visitor's turn. What was sent with a form has to be sent again by its sender.
@@ -113,8 +116,14 @@
       if (reply.type === "opaqueredirect" || (reply.ok && !said.shown)) return entered();
       if (!said.shown) throw new Error("not Weir's reply");
       answered(said.shown);
-      // The page asks for a reload. A page that a worker kept was given its cookie long ago, and must not come again.
-      if (said.code === "no_cookie") forget().catch(() => {});
+      if (said.code === "no_cookie") {
+        // The page asks for a reload. A page that a worker kept was given its cookie long ago, and must not come again.
+        forget().catch(() => {});
+        if (!is_asked_anew) {
+          [is_asked_anew, given] = [true, []];
+          return 1_000;
+        }
+      }
       show(said.shown);
       return said.shown.period_ms;
     } catch {
