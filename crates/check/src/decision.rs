@@ -214,7 +214,10 @@ impl Routes {
                 return vec![if host.is_empty() || host::is_name(host) {
                     format!("all routes name hosts, and none names `{host}`: refused")
                 } else {
-                    format!("`{host}` is no host: refused")
+                    // What is behind a colon may be a part of a password.
+                    let shown =
+                        host.split_once(':').map_or(host.to_string(), |(name, _)| format!("{name}:…"));
+                    format!("`{shown}` is no host: refused")
                 }];
             }
             Decision::Unreadable => {

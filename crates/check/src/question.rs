@@ -51,17 +51,26 @@ impl Question {
             // It may have a password or a token.
             "the request's address must begin with https:// or http://; write one as in https://shop.example/checkout".to_owned()
         })?;
-        let host = bare(&rest.as_bytes()[..rest.find(['/', '?', '#']).unwrap_or(rest.len())]);
+        let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+        if authority.is_empty() {
+            return Err(
+                "the request's address has no host; write one as in https://shop.example/checkout".to_owned()
+            );
+        }
+        if authority.contains('@') {
+            return Err("the request's address has a user or a password, which browsers do not send; leave out what is before the @".to_owned());
+        }
+        let host = bare(authority.as_bytes());
         let mut fields = HeaderMap::new();
-        for line in headers {
-            let read = line.split_once(':').and_then(|(name, value)| {
-                let name = HeaderName::try_from(name.trim()).ok()?;
-                Some((name, HeaderValue::from_str(value.trim()).ok()?))
-            });
-            // The value may be a secret.
-            let shown = line.split(':').next().unwrap_or_default();
-            let (name, value) =
-                read.ok_or_else(|| format!("`{shown}` is not a header; write one as in 'User-Agent: curl'"))?;
+        for (line, number) in headers.iter().zip(1..) {
+            // The value may be a secret, and so may all of a text that is not written as a header.
+            let wrong = |what: &str| format!("header {number} {what}; write one as in 'User-Agent: curl'");
+            let (name, value) = line.split_once(':').ok_or_else(|| wrong("has no colon behind its name"))?;
+            let name = HeaderName::try_from(name.trim());
+            let name = name.map_err(|_| wrong("has a name that no header has"))?;
+            let value = HeaderValue::from_str(value.trim());
+            let value =
+                value.map_err(|_| wrong(&format!("(`{name}`) has a value with control characters")))?;
             fields.append(name, value);
         }
         let request = Request {
@@ -89,5 +98,52 @@ fn as_sent(url: &str) -> Cow<'_, str> {
     match host.is_ascii() {
         true => url.into(),
         false => written::host(host).map_or(url.into(), |host| format!("{scheme}://{host}{behind}").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(url: &str, headers: &[&str]) -> Result<Explanation, String> {
+        let question = Question {
+            url: url.to_owned(),
+            method: "GET".to_owned(),
+            headers: headers.iter().map(|&header| header.to_owned()).collect(),
+            address: Question::ANY_ADDRESS,
+            tokens: Vec::new(),
+        };
+        question.ask(&Routes::new(Vec::new()))
+    }
+
+    #[test]
+    fn an_address_that_no_browser_asks_for_is_refused_and_not_shown() {
+        for url in ["http:///x", "https://", "http://?s3cret", "https://#s3cret"] {
+            let said = ask(url, &[]).expect_err(url);
+            assert!(said.contains("has no host") && !said.contains("s3cret"), "{said}");
+        }
+        for url in ["http://u:s3cret@shop.example/", "https://s3cret@shop.example", "http://u:s3cret@"] {
+            let said = ask(url, &[]).expect_err(url);
+            assert!(said.contains("has a user or a password") && !said.contains("s3cret"), "{said}");
+        }
+        // A password may have a slash.
+        let odd = ask("http://u:s3cret/x@shop.example/", &[]).expect("it is asked");
+        assert_eq!(odd.lines, ["`u:…` is no host: refused"]);
+        assert_eq!(ask("http://shop.example/@x", &[]).expect("right").lines, ["no route fits: let through"]);
+    }
+
+    #[test]
+    fn a_text_that_is_no_header_is_not_shown() {
+        for (header, wanted) in [
+            ("X-Staff s3cret", "header 2 has no colon behind its name"),
+            ("s3cret", "header 2 has no colon behind its name"),
+            ("X-Staff s3cret: x", "header 2 has a name that no header has"),
+            ("X-Staff: s3cret\n", "right"),
+            ("X-Staff: s3\ncret", "header 2 (`x-staff`) has a value with control characters"),
+        ] {
+            let said = ask("https://shop.example/", &["A: b", header])
+                .map_or_else(|said| said, |_| "right".to_owned());
+            assert!(said.starts_with(wanted) && !said.contains("cret"), "{said}");
+        }
     }
 }

@@ -29,7 +29,7 @@ use check::{Route, Routes};
 use clap::{Arg, ArgMatches};
 use gate::limits::LimitSettings;
 use ipnet::IpNet;
-use shown::brief;
+use shown::{brief, without_quoted_logins};
 
 use crate::{
     access::AdminToken,
@@ -62,9 +62,10 @@ pub const GRPC_CONNECTIONS: usize = 256;
 const PROXY_SHARE: usize = 8;
 const MOST_FOR_PROXIES: usize = 1_024;
 
-/// Why a configuration is refused: one line with the origin of the value and what to do.
+/// Why a configuration is refused: one line with the origin of the value and what to do. A value that it quotes may be an address with a
+/// password, also where no address belongs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", one_line(&brief(.0)))]
+#[error("{}", one_line(&brief(&without_quoted_logins(.0))))]
 pub struct ConfigFault(String);
 
 impl ConfigFault {

@@ -10,7 +10,7 @@
 
 use std::fmt::{self, Display};
 
-use shown::brief;
+use shown::{brief, without_quoted_logins};
 
 use crate::keys::KeyFault;
 
@@ -43,7 +43,7 @@ pub struct Failure {
 impl Failure {
     /// The failure that `why` describes.
     pub fn new(exit: u8, why: impl Display) -> Self {
-        Self { exit, line: brief(&why.to_string()) }
+        Self { exit, line: brief(&without_quoted_logins(&why.to_string())) }
     }
 
     /// Makes failures with this exit code from errors.

@@ -2,7 +2,7 @@
 //!
 //! | module | concern |
 //! |---|---|
-//! | `address` | addresses without their passwords, also where the parser of the command line quotes them |
+//! | `address` | addresses without their passwords, also where the parser of the command line or an error quotes them |
 //! | `brief` | errors that quote little of a long text |
 //! | [`stdout`] | whether standard output was closed when the process began |
 //! | [`utf8`] | texts that people write into files, or the place of the first bad byte |
@@ -15,5 +15,5 @@ mod brief;
 pub mod stdout;
 pub mod utf8;
 
-pub use address::{without_quoted_secrets, without_secrets};
+pub use address::{value, without_quoted_logins, without_quoted_secrets, without_secrets};
 pub use brief::{brief, ends};

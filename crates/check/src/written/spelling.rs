@@ -20,7 +20,9 @@ const MOST_LABEL: usize = 63;
 pub(crate) fn host(text: &str) -> Result<String, String> {
     let wrong = |why: &str, instead: &str| Err(format!("`{text}`: {why}; write `{instead}`"));
     if let Some((_, behind)) = text.split_once("://") {
-        let name = behind.split(['/', '?', '#', ':']).next().unwrap_or_default();
+        let authority = behind.split(['/', '?', '#']).next().unwrap_or_default();
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        let name = host.split(':').next().unwrap_or_default();
         return wrong(
             "a host has no scheme and no path",
             if name.is_empty() { "shop.example" } else { name },
@@ -243,6 +245,7 @@ mod tests {
             ("shop.example,other.example", "no host has ','"),
             ("shop%2eexample", "no host has '%'"),
             ("[::1]:80", "write `[::1]`"),
+            ("https://u:p@shop.example:8443/a", "write `shop.example`"),
             ("2001:db8::1", "write `[2001:db8::1]`"),
             ("a\u{0}.example", "no host has '\\0'"),
             ("0x7f.1", "ask for another host"),

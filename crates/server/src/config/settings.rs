@@ -6,6 +6,7 @@
 use std::fmt;
 
 use clap::{Arg, ArgMatches};
+use shown::value;
 
 use super::ConfigFault;
 pub(super) use table::SETTINGS;
@@ -142,6 +143,7 @@ impl Value {
         let share = text.parse::<f64>().ok().filter(|share| (0.0..=1.0).contains(share));
         let millionths = share.map(|share| share * 1e6).filter(|parts| (parts - parts.round()).abs() < 1e-6);
         let what = || {
+            let text = value(text);
             format!("is {text}, and must be a number from 0 to 1 with at most six digits behind the point")
         };
         Ok(Self::Share(millionths.ok_or_else(|| origin.fault(what()))?.round() as u32))
@@ -166,7 +168,7 @@ impl Setting {
             }
             Kind::Number(low, high) => {
                 let number = text.trim().parse().ok().filter(|n| (low..=high).contains(n));
-                let number = number.ok_or_else(|| origin.fault(out_of_range(text, low, high)))?;
+                let number = number.ok_or_else(|| origin.fault(out_of_range(value(text), low, high)))?;
                 Value::Number(number)
             }
             Kind::Share => Value::of_share(text.trim(), &origin)?,

@@ -80,7 +80,10 @@ fn faults_say_where_what_and_what_to_do() {
         ("backlog = 99999999999999999999\n", "w.toml:1: backlog: is 99999999999999999999, and must be"),
         ("a = = 1\n", "w.toml:1: "),
         ("listen = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:1\"\n", "w.toml:2: duplicate key"),
-        ("store = \"mongo://u:secret@h:1\"\n", "w.toml:1: store: `h:1` is not a store; use `memory`"),
+        (
+            "store = \"mongo://u:secret@h:1\"\n",
+            "w.toml:1: store: `mongo://…@h:1` is not a store; use `memory`",
+        ),
         (
             "redis.client = \"jedis\"\n",
             "w.toml:1: redis.client: is `jedis`, and must be one of fred, redis-rs",
@@ -584,6 +587,73 @@ fn a_fault_shows_little_of_a_long_value() {
             assert!(!said.contains(long), "{said:.3000}");
         }
     }
+}
+
+/// People put an address with a password where none belongs, and errors get into logs.
+#[test]
+fn no_fault_of_a_wrong_value_shows_a_password() {
+    let mut told = 0;
+    let mut check = |faulty: Result<(), ConfigFault>, what: &str| {
+        if let Err(fault) = faulty {
+            let said = fault.to_string();
+            assert!(!said.contains("s3cret"), "{what}: {said}");
+            told += usize::from(said.contains("…@h"));
+        }
+    };
+    for given in ["http://u:s3cret@h", "u:s3cret@h", "http://u:s3`cret s3cret@h?s3cret", "https://s3cret@h/"]
+    {
+        for setting in SETTINGS {
+            let name = setting.name;
+            for value in [format!("\"{given}\""), format!("[\"{given}\"]"), given.to_owned()] {
+                let text = format!("{name} = {value}\n{ZONE}");
+                check(from_text("w.toml", &text).map(drop), &text);
+            }
+            let read = setting.read(given, Origin::Flag(setting.flag()));
+            check(read.map(drop), name);
+        }
+        for table in ["zone", "route", "cell", "admin_token", "wait.target"] {
+            for field in [
+                "id",
+                "mode",
+                "opens_at",
+                "event",
+                "name",
+                "zone",
+                "url",
+                "by",
+                "host",
+                "path",
+                "method",
+                "header.a",
+                "cookie.a",
+                "header",
+                "address",
+                "token",
+                "store",
+                "tenants",
+                "role",
+                "sha256",
+                "notice.en",
+            ] {
+                let text = format!("{ZONE}[[{table}]]\nid = \"B\"\n{field} = \"{given}\"\n").replace(
+                    "id = \"B\"\n",
+                    match table {
+                        "zone" if field != "id" => "id = \"B\"\n",
+                        "route" if field != "zone" => "zone = \"A\"\n",
+                        "wait.target" if field != "zone" => "zone = \"A\"\n",
+                        _ => "",
+                    },
+                );
+                check(from_text("w.toml", &text).map(drop), &text);
+                check(
+                    from_text("w.toml", &text.replace(&format!("\"{given}\""), &format!("[\"{given}\"]")))
+                        .map(drop),
+                    &text,
+                );
+            }
+        }
+    }
+    assert!(told > 20, "{told} faults quote the value");
 }
 
 /// An editor finds a byte by its line and column.

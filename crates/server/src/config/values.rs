@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use ipnet::IpNet;
+use shown::without_secrets;
 use store::redis::address::Address;
 
 use super::{ConfigFault, settings::Origin};
@@ -49,8 +50,8 @@ pub(super) fn store_address(text: &str, origin: &Origin) -> Result<Address, Conf
     if text.starts_with("redis") {
         return Address::parse(text).map_err(|fault| origin.fault(fault));
     }
-    // The part before the @ of an address may hold a password.
-    let shown = text.rsplit('@').next().unwrap_or(text);
+    // An address of something else may hold a password, or a key in its query.
+    let shown = without_secrets(text);
     Err(origin.fault(format!(
         "`{shown}` is not a store; use `memory`, or the address of a Redis, as in redis://127.0.0.1:6379"
     )))

@@ -14,7 +14,7 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
-use shown::without_secrets;
+use shown::{without_quoted_logins, without_secrets};
 use tokio::{net::TcpStream, time::timeout};
 
 use crate::{
@@ -147,7 +147,7 @@ impl Client {
             return Ok(response);
         }
         let text = |member: &str| one_line(response.value[member].as_str().unwrap_or_default());
-        let (title, detail, code) = (text("title"), text("detail"), text("code"));
+        let (title, detail, code) = (text("title"), without_quoted_logins(&text("detail")), text("code"));
         let colon = if detail.is_empty() { "" } else { ": " };
         let zone = path.strip_prefix("/admin/v1/zones/").and_then(|rest| rest.split(['/', '?']).next());
         let zone = zone.map(|zone| percent_decode_str(zone).decode_utf8_lossy());
