@@ -148,12 +148,16 @@ struct WayArgs {
     header: Vec<String>,
 }
 
+/// The most bytes of the file of --ca.
+const MAX_AUTHORITIES: u64 = 4 << 20;
+
 impl WayArgs {
     fn read(self) -> Result<Way> {
         let trust = match &self.ca {
             _ if self.insecure => Trust::Anybody,
             Some(path) => {
-                let bytes = std::fs::read(path).with_context(|| format!("--ca {}", path.display()))?;
+                let bytes = shown::file::bytes(path, MAX_AUTHORITIES)
+                    .with_context(|| format!("--ca {}", path.display()))?;
                 // What is no text has no certificate either.
                 let pem = String::from_utf8_lossy(&bytes).into_owned();
                 tls::of_file(&pem).map_err(|why| anyhow!("--ca {}: {why}", path.display()))?;

@@ -31,6 +31,9 @@ use crate::{
     same_file::FileId,
 };
 
+/// The most bytes of the file of a run. A run with 10 million users has some hundred million.
+const MAX_LEN: u64 = 2 << 30;
+
 /// The largest distance between the starts of machines that rehearsed together, milliseconds.
 const TOGETHER_MS: u64 = 1000;
 
@@ -88,7 +91,7 @@ pub fn write(path: &Path, report: &Report, gathered: &Gathered) -> Result<()> {
 /// If the file cannot be read or holds no run.
 pub fn read(path: &Path) -> Result<Run> {
     let name = path.display().to_string();
-    let bytes = std::fs::read(path).with_context(|| name.clone())?;
+    let bytes = shown::file::bytes(path, MAX_LEN).with_context(|| name.clone())?;
     parse(&name, &bytes)
 }
 
@@ -104,7 +107,7 @@ pub fn read_all(paths: &[PathBuf]) -> Result<Vec<(String, Run)>> {
         if let Some(first) = FileId::at(path).and_then(|id| files.insert(id, name.clone())) {
             bail!("{name}: is the same file as {first}; give the run of each machine once");
         }
-        let bytes = std::fs::read(path).with_context(|| name.clone())?;
+        let bytes = shown::file::bytes(path, MAX_LEN).with_context(|| name.clone())?;
         if let Some(first) = contents.insert(Sha256::digest(&bytes), name.clone()) {
             bail!("{name}: has the same content as {first}; give the run of each machine once");
         }

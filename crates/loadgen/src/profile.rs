@@ -168,6 +168,9 @@ pub fn builtin() -> Vec<Profile> {
     ]
 }
 
+/// The most bytes of a profile.
+const MAX_LEN: u64 = 4 << 20;
+
 /// Returns the built-in profile `name`, or reads the file `name`.
 ///
 /// # Errors
@@ -176,7 +179,8 @@ pub fn load(name: &str) -> Result<Profile, ProfileError> {
     if let Some(profile) = builtin().into_iter().find(|profile| profile.name == name) {
         return Ok(profile);
     }
-    let bytes = std::fs::read(name).map_err(|why| ProfileError::Unreadable { file: name.to_owned(), why })?;
+    let bytes = shown::file::bytes(name.as_ref(), MAX_LEN);
+    let bytes = bytes.map_err(|why| ProfileError::Unreadable { file: name.to_owned(), why })?;
     let text = utf8::text(bytes).map_err(|at| ProfileError::NotUtf8 { file: name.to_owned(), at })?;
     parse(name, &text)
 }

@@ -10,7 +10,6 @@ mod show;
 
 use std::{
     collections::BTreeSet,
-    fs,
     io::{self, IsTerminal as _},
     path::{Path, PathBuf},
     time::Duration,
@@ -41,6 +40,9 @@ const TREND: u32 = 30;
 
 /// The minutes in the table of one zone.
 const MINUTES: u32 = 15;
+
+/// The most bytes of a file for `weir stock apply`. Servers take less.
+const MAX_STOCK: u64 = 4 << 20;
 
 /// The path of the routes.
 const ROUTES: &str = "/admin/v1/routes";
@@ -367,7 +369,7 @@ fn numbers_of(given: &[(String, String)]) -> Result<Map<String, Value>, Failure>
 /// The object of a JSON file.
 fn object_in(file: &Path) -> Result<Map<String, Value>, Failure> {
     let wrong = |what: String| Failure::new(failure::USAGE, format!("{}: {what}", file.display()));
-    let bytes = fs::read(file).map_err(|why| wrong(why.to_string()))?;
+    let bytes = shown::file::bytes(file, MAX_STOCK).map_err(|why| wrong(why.to_string()))?;
     let text = utf8::text(bytes).map_err(|why| wrong(format!("line {why}")))?;
     serde_json::from_str(&text).map_err(|why| wrong(format!("is not a JSON object: {why}")))
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: passwords leave this module only to a store.
 
-use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use gate::{
     cells::{Cell, Cells},
@@ -238,13 +238,17 @@ pub fn transports(fanout: &FanoutSettings, cells: &Cells<Redis>) -> Vec<AnyTrans
     }
 }
 
+/// The most bytes of a file of certificates. Those of all public authorities have some hundred thousand.
+const MAX_AUTHORITIES: u64 = 4 << 20;
+
 /// The certificates of the authorities that may sign those of Redis's servers, as PEM; none for those of the system.
 ///
 /// # Errors
 /// A [`KeyFault`] that names the file. A file without a certificate would trust nobody, and is refused.
 pub fn authorities(redis: &RedisSettings) -> Result<Option<Vec<u8>>, KeyFault> {
     let Some(path) = &redis.ca_file else { return Ok(None) };
-    let pem = fs::read(path).map_err(|why| KeyFault::Unreadable { path: path.clone(), why })?;
+    let pem = shown::file::bytes(path, MAX_AUTHORITIES)
+        .map_err(|why| KeyFault::Unreadable { path: path.clone(), why })?;
     let wrong = |what: &str| KeyFault::Wrong { path: path.clone(), what: what.to_owned() };
     let (mut roots, mut count) = (RootCertStore::empty(), 0);
     for certificate in CertificateDer::pem_slice_iter(&pem) {

@@ -5,7 +5,7 @@ mod route;
 mod target;
 mod token;
 
-use std::{collections::HashMap, ops::Range, path::Path};
+use std::{collections::HashMap, io::ErrorKind, ops::Range, path::Path};
 
 use admission::{Definition, Event, FIELDS, Field, FieldKind, Notice, Policy, Schedule, ZoneId};
 use check::Route;
@@ -66,11 +66,12 @@ impl FileText {
 pub(super) fn read(path: &Path) -> Result<FileText, ConfigFault> {
     let name = path.display();
     let fault = |what: String| ConfigFault(format!("{name}: {what}"));
-    let length = std::fs::metadata(path).map_err(|e| fault(format!("can't be read: {e}")))?.len();
-    if length > MAX_LEN {
-        return Err(fault(format!("has {length} bytes; the largest configuration has {MAX_LEN}")));
-    }
-    let bytes = std::fs::read(path).map_err(|e| fault(format!("can't be read: {e}")))?;
+    let bytes = shown::file::bytes(path, MAX_LEN).map_err(|e| match e.kind() {
+        ErrorKind::FileTooLarge => {
+            fault(format!("is too long: the largest configuration has {MAX_LEN} bytes"))
+        }
+        _ => fault(format!("can't be read: {e}")),
+    })?;
     let text = utf8::text(bytes).map_err(|e| ConfigFault(format!("{name}:{e}")))?;
     parse(&name.to_string(), &text)
 }

@@ -666,3 +666,10 @@ fn a_file_that_is_not_utf_8_is_refused_with_line_and_column() {
     let place = "2: the byte at column 17 is not UTF-8; save the file as UTF-8";
     assert_eq!(said, format!("{}:{place}", path.display()));
 }
+
+/// /dev/zero has no length, and no end.
+#[test]
+fn no_more_of_a_file_is_read_than_a_configuration_may_have() {
+    let said = file::read(Path::new("/dev/zero")).map(|_| ()).expect_err("refused").to_string();
+    assert_eq!(said, "/dev/zero: is too long: the largest configuration has 4194304 bytes");
+}

@@ -187,9 +187,13 @@ impl Pages {
         let mut left = MAX_BYTES;
         for (name, path) in files(dir)? {
             let wrong = |what: String| PagesFault::Wrong(path.clone(), what);
-            let body = fs::read(&path).map_err(|e| PagesFault::Unreadable(path.clone(), e))?;
-            let too_large = || wrong(format!("all files together have more than {MAX_BYTES} bytes"));
-            left = left.checked_sub(body.len()).ok_or_else(too_large)?;
+            let body = shown::file::bytes(&path, left as u64).map_err(|e| match e.kind() {
+                io::ErrorKind::FileTooLarge => {
+                    wrong(format!("all files together have more than {MAX_BYTES} bytes"))
+                }
+                _ => PagesFault::Unreadable(path.clone(), e),
+            })?;
+            left -= body.len();
             let (stem, ending) = name.rsplit_once('.').unwrap_or((&name, ""));
             if ending == "html" {
                 let html = utf8::text(body).map_err(|why| wrong(format!("line {why}")))?;
