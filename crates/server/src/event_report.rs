@@ -31,7 +31,7 @@ use utoipa::ToSchema;
 use crate::{
     failure::{self, Failure},
     output::print,
-    remote::{Server, client_of, report_of},
+    remote::{Server, check_zone, client_of, report_of},
 };
 
 pub use changes::{Change, Changes, FieldChange};
@@ -116,6 +116,13 @@ pub async fn run(wanted: &Wanted, server: &Server, audit: Option<PathBuf>) -> Re
     {
         let what = format_args!("--out and --json are both {}: name two files", json.display());
         return Err(Failure::new(failure::USAGE, what));
+    }
+    check_zone(&wanted.zone)?;
+    if wanted.event.is_empty() {
+        return Err(Failure::new(
+            failure::DATA,
+            "the name of the event is empty; `weir zones show` lists the zone's events",
+        ));
     }
     let path = report_of(&wanted.zone, &wanted.event, wanted.begins.as_deref());
     let reply = client_of(server)?.get(&path).await?.value;

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Field, FieldKind};
+use admission::{Field, FieldKind, ZoneIdFault};
 use check::{Route, question::Question, written};
 use gate::definitions::{EventFault, EventJson};
 use hyper::Method;
@@ -158,6 +158,40 @@ impl Call {
     }
 }
 
+impl Call {
+    /// The zone that it is about, if it is about one.
+    fn zone(&self) -> Option<&str> {
+        match self {
+            Self::Show(zone)
+            | Self::Set { zone, .. }
+            | Self::Create { zone, .. }
+            | Self::Delete { zone, .. }
+            | Self::Stock(zone)
+            | Self::SetStock { zone, .. }
+            | Self::ApplyStock { zone, .. }
+            | Self::Stats { zone: Some(zone), .. }
+            | Self::Changes(Some(zone)) => Some(zone),
+            Self::List
+            | Self::Routes
+            | Self::SetRoutes { .. }
+            | Self::ExplainRoute(_)
+            | Self::Stats { zone: None, .. }
+            | Self::Changes(None)
+            | Self::Servers
+            | Self::Drain { .. } => None,
+        }
+    }
+}
+
+/// Refuses an empty name of a zone, as of a variable that is not set. In an address it would lead to another place than a zone.
+pub(crate) fn check_zone(zone: &str) -> Result<(), Failure> {
+    if zone.is_empty() {
+        let what = format!("the name of the zone is empty: {ZoneIdFault}");
+        return Err(Failure::new(failure::DATA, what));
+    }
+    Ok(())
+}
+
 /// How a reply is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -204,6 +238,7 @@ pub(crate) fn client_of(server: &Server) -> Result<Client, Failure> {
 /// # Errors
 /// A [`Failure`], with its exit code.
 pub async fn run(call: &Call, server: &Server, format: Format) -> Result<(), Failure> {
+    call.zone().map_or(Ok(()), check_zone)?;
     let client = client_of(server)?;
     let style =
         show::Style { pretty: io::stdout().is_terminal(), colour: std::env::var_os("NO_COLOR").is_none() };
@@ -743,6 +778,28 @@ mod tests {
         assert_eq!(of(&[("floor", "12"), ("gold", "unknown")]), Ok(json!({ "floor": 12, "gold": null })));
         for wrong in [&[("floor", "")][..], &[("floor", "1.5")], &[("floor", "1"), ("floor", "2")]] {
             assert_eq!(of(wrong).expect_err("refused").exit, failure::USAGE, "{wrong:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_empty_name_of_a_zone_is_refused_before_anything_is_sent() {
+        // No server has this address, so a request would say something else.
+        let server = Server { url: "http://127.0.0.1:0".to_owned(), token: None, token_file: None };
+        let (zone, fields, numbers, dry_run) = (String::new, Vec::new(), Vec::new(), false);
+        for call in [
+            Call::Show(zone()),
+            Call::Set { zone: zone(), fields: fields.clone(), dry_run },
+            Call::Create { zone: zone(), fields, dry_run },
+            Call::Delete { zone: zone(), dry_run },
+            Call::Stock(zone()),
+            Call::SetStock { zone: zone(), numbers, dry_run },
+            Call::ApplyStock { zone: zone(), file: PathBuf::new(), dry_run },
+            Call::Stats { zone: Some(zone()), watch: false },
+            Call::Changes(Some(zone())),
+        ] {
+            let Failure { exit, line } = run(&call, &server, Format::Json).await.expect_err("refused");
+            assert!(line.starts_with("the name of the zone is empty: a zone's id is 1 to 64 of"), "{line}");
+            assert_eq!(exit, failure::DATA, "{call:?}");
         }
     }
 
