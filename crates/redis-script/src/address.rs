@@ -83,6 +83,12 @@ impl Address {
         // Split at the last `@`: the password may contain one.
         let (credentials, rest) =
             rest.rsplit_once('@').map_or((None, rest), |(before, after)| (Some(before), after));
+        if credentials.is_some_and(repeats_login) {
+            return fault(
+                "the user and the password stand once, before the first host: user:password@host:6379,host:6379; an @ that \
+                 belongs to the password is written %40",
+            );
+        }
         let (user, password) = match credentials {
             None => (None, None),
             Some(text) => {
@@ -124,6 +130,16 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::parse(text)
     }
+}
+
+/// Whether what is before the last `@` has a host, too. That host would count as a part of the password, and be lost.
+fn repeats_login(credentials: &str) -> bool {
+    credentials.match_indices(',').any(|(at, _)| {
+        let Some((_, first)) = credentials[..at].rsplit_once('@') else { return false };
+        let is_name = |b: u8| b.is_ascii_alphanumeric() || b"-._:[]".contains(&b);
+        let begins_login = credentials[at + 1..].contains(':');
+        !first.is_empty() && first.bytes().all(is_name) && (begins_login || host((0, first)).is_ok())
+    })
 }
 
 /// Parses one host. An invalid host may be a misplaced password, so errors give its position and not its text.
@@ -303,6 +319,24 @@ mod tests {
         let address = Address::parse("redis://u:a/b?c@d@h:1").expect("it is an address");
         assert_eq!(address.password, Some(Password::new("a/b?c@d")));
         assert_eq!(address.hosts, hosts(&[("h", 1)]));
+    }
+
+    #[test]
+    fn a_login_before_a_second_host_is_refused_because_the_first_host_would_be_lost() {
+        for text in [
+            "redis-cluster://u:secret@h:1,u:secret@h2:2",
+            "redis-cluster://:secret@h,:secret@h2:2",
+            "redis-cluster://u:secret@[::1]:1,u:secret@h2:2,u:secret@h3:3",
+            "redis-sentinel://u:secret@h:1,secret@h2:2?service=main",
+            "redis-cluster://u:secret@h:1,h2:2,u:secret@h3:3",
+        ] {
+            let said = Address::parse(text).expect_err("refused").to_string();
+            assert!(said.contains("stand once, before the first host") && !said.contains("secret"), "{said}");
+        }
+        for password in ["a@b,c", "a,b@c", "a@,:", "a@b c,:"] {
+            let address = Address::parse(&format!("redis://u:{password}@h:1")).expect("it is an address");
+            assert_eq!(address.password, Some(Password::new(password)));
+        }
     }
 
     #[test]

@@ -85,6 +85,17 @@ impl Address {
         };
         // From the end, because a password may contain `@`.
         let (login, hosts) = rest.rsplit_once('@').map_or((None, rest), |(login, rest)| (Some(login), rest));
+        // A host there would count as a part of the password, and be lost.
+        let has_host = |login: &str| {
+            let mut before_commas = login.match_indices(',').map(|(at, _)| &login[..at]);
+            before_commas.any(|before| before.rsplit_once('@').is_some_and(|(_, host)| is_host(host)))
+        };
+        if login.is_some_and(has_host) {
+            return Err(AddressFault(
+                "the login stands once, before the first host: nats://user:password@host:port,host:port; an @ that belongs to \
+                 the password is written %40",
+            ));
+        }
         let decoded = |text: &str| {
             let decoded = percent_decode_str(text).decode_utf8();
             decoded.map(String::from).map_err(|_| AddressFault("the login is not UTF-8 once percent-decoded"))
@@ -95,12 +106,7 @@ impl Address {
             Some(Err(token)) => Login::Token(decoded(token)?),
         };
         let hosts: Vec<String> = hosts.split(',').map(str::to_owned).collect();
-        let right = |host: &String| {
-            let port = host.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-            let plain = !host.contains(|c: char| c.is_whitespace() || c.is_control() || "/?#@".contains(c));
-            port.is_some_and(|port| port > 0) && plain && host.parse::<ServerAddr>().is_ok()
-        };
-        if hosts.iter().all(right) { Ok(Self { tls, hosts, login }) } else { Err(FORM) }
+        if hosts.iter().all(|host| is_host(host)) { Ok(Self { tls, hosts, login }) } else { Err(FORM) }
     }
 
     fn servers(&self) -> Vec<ServerAddr> {
@@ -363,9 +369,32 @@ impl Shared {
     }
 }
 
+/// Whether this is a host with a port.
+fn is_host(host: &str) -> bool {
+    let port = host.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    let plain = !host.contains(|c: char| c.is_whitespace() || c.is_control() || "/?#@".contains(c));
+    port.is_some_and(|port| port > 0) && plain && host.parse::<ServerAddr>().is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_login_before_a_second_host_is_refused_because_the_first_host_would_be_lost() {
+        for text in [
+            "nats://u:secret@h:1,u:secret@h2:2",
+            "tls://secret@h:1,secret@[::1]:2",
+            "nats://u:secret@h:1,h2:2,u:secret@h3:3",
+        ] {
+            let said = Address::parse(text).expect_err("refused").to_string();
+            assert!(
+                said.contains("stands once, before the first host") && !said.contains("secret"),
+                "{said}"
+            );
+        }
+        assert!(Address::parse("nats://u:a@b,c@h:1").is_ok(), "a password");
+    }
 
     #[test]
     fn addresses_are_read_and_shown_without_the_login() {
