@@ -814,6 +814,9 @@ pub(crate) fn restricted_paths_hold_in_every_spelling() {
         ("/ADMIN/", 403),
         ("/checkout/x%2ecss", 503),
         ("/checkout/x.css", 200),
+        ("/checkout./1", 503),
+        ("/admin::$DATA", 403),
+        ("/admin%20/1", 403),
         ("/other", 200),
         ("/other/%2e%2e", 200),
     ] {

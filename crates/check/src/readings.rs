@@ -117,9 +117,13 @@ fn is_settled(path: &[u8]) -> bool {
         {
             return false;
         }
+        // What Windows drops of a name.
+        if byte == b'/' && b". ".contains(&before) || byte == b'$' && before == b':' {
+            return false;
+        }
         before = byte;
     }
-    path.starts_with(b"/") && before != b' '
+    path.starts_with(b"/") && !b". ".contains(&before)
 }
 
 /// All readings of a path. None if there are too many.
@@ -148,7 +152,7 @@ fn closure(first: Vec<u8>) -> Option<Vec<Vec<u8>>> {
 type Step = fn(&[u8]) -> Option<Vec<u8>>;
 
 /// What servers are known to do with a path. Each step is one of these things alone, because servers do them in different orders.
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 17] = [
     without_scheme,
     without_host,
     with_slash,
@@ -166,6 +170,7 @@ const STEPS: [Step; 16] = [
     // Fastify takes what follows the first `;` for the query.
     |path| cut_at(path, b';'),
     without_controls,
+    as_windows_file,
 ];
 
 /// `http:/checkout` is `/checkout` to `new URL(target, base)`.
@@ -301,6 +306,23 @@ fn without_controls(path: &[u8]) -> Option<Vec<u8>> {
     let end = kept.iter().rposition(is_text).map_or(0, |last| last + 1);
     let start = kept.iter().position(is_text).unwrap_or(0);
     Some(kept[start..end.max(start)].to_vec())
+}
+
+/// Windows drops the dots and spaces at the end of a name. `name::$DATA` is the content of the file `name`, and
+/// `name:$I30:$INDEX_ALLOCATION` is the directory `name`. So an app that serves files there reads `/checkout./1. ` as `/checkout/1`.
+pub(crate) fn as_windows_file(path: &[u8]) -> Option<Vec<u8>> {
+    fn name(segment: &[u8]) -> &[u8] {
+        let stream = segment.windows(2).any(|two| two == b":$");
+        let name = segment.split(|b| *b == b':').next().filter(|_| stream).unwrap_or(segment);
+        let last = |dropped: &[u8]| name.iter().rposition(|b| !dropped.contains(b)).map_or(0, |at| at + 1);
+        match &name[..last(b" ")] {
+            step @ (b"." | b"..") => step,
+            _ => &name[..last(b". ")],
+        }
+    }
+    let names: Vec<_> = path.split(|b| *b == b'/').map(name).collect();
+    let read = names.join(&b'/');
+    (read != path).then_some(read)
 }
 
 /// A path in which those characters are themselves that no client may send as themselves: a space, `"`, `<`, `>`, `^`, a backtick,

@@ -102,9 +102,32 @@ fn known_spellings_are_read_as_the_path_that_they_lead_to() {
         "/x/%c0%ae%c0%ae/checkout/1",
         "/x/%e0%80%ae./checkout/1",
         "/x/%c1%9c..%c1%9ccheckout/1",
+        "/checkout./1",
+        "/checkout.../1. .",
+        "/checkout%20/1%20%2e",
+        "/checkout /1",
+        "/checkout::$DATA/1::$data",
+        "/checkout:$I30:$INDEX_ALLOCATION/1.%3A%3A%24DATA",
+        "/x/..%20/checkout/1",
+        "/x/.. ./../checkout/1.;a",
     ] {
         let read = texts(target.as_bytes());
         assert!(read.contains(&"/checkout/1".to_owned()), "{target}: {read:?}");
+    }
+}
+
+#[test]
+fn a_name_of_windows_keeps_its_inner_dots_and_the_steps_their_meaning() {
+    for (path, read) in [
+        ("/a.b/.c/d e", "/a.b/.c/d e"),
+        ("/a/./b/../c", "/a/./b/../c"),
+        ("/a/. /b/..  /c", "/a/./b/../c"),
+        ("/a./b. ./c .", "/a/b/c"),
+        ("/.../a", "//a"),
+        ("/a:b/c:$d:$e/f::$DATA", "/a:b/c/f"),
+    ] {
+        let step = as_windows_file(path.as_bytes()).unwrap_or_else(|| path.into());
+        assert_eq!(String::from_utf8(step).expect("text"), read, "{path}");
     }
 }
 
@@ -379,7 +402,7 @@ mod properties {
 
     proptest! {
         #[test]
-        fn a_settled_path_is_changed_by_no_step(path in "/[a-z%2fF5cC;./\\\\é?#: \u{0}\t]{0,24}") {
+        fn a_settled_path_is_changed_by_no_step(path in "/[a-z%2fF5cC;./\\\\é?#:$ \u{0}\t]{0,24}") {
             if is_settled(path.as_bytes()) {
                 for step in STEPS {
                     prop_assert_eq!(applied(step, path.as_bytes()), path.as_bytes());

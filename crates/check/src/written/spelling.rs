@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use admission::is_asked_for;
 use ipnet::{IpNet, Ipv4Net};
 
-use crate::readings::decoded_where;
+use crate::readings::{as_windows_file, decoded_where};
 
 /// The longest part of a host between two dots ([RFC 1035](https://www.rfc-editor.org/rfc/rfc1035#section-2.3.4)).
 const MOST_LABEL: usize = 63;
@@ -179,6 +179,13 @@ pub(super) fn path(text: &str) -> Result<String, String> {
             "`{text}`: paths are compared without `.` and `..`; write the path to which it leads"
         ));
     }
+    if let Some(read) = as_windows_file(path.as_bytes()) {
+        let read = merged(&String::from_utf8_lossy(&read));
+        return wrong(
+            "some servers drop dots and spaces at the end of a name, and what is behind a : if it has a $",
+            &read,
+        );
+    }
     Ok(path)
 }
 
@@ -238,6 +245,7 @@ mod tests {
             (":8443", "write `*`"),
             ("https://shop.example", "no scheme and no path; write `shop.example`"),
             ("https://shop.example:8443/a", "write `shop.example`"),
+            ("https://u:p@shop.example:8443/a", "write `shop.example`"),
             ("shop.example/", "no slash and no path; write `shop.example`"),
             (".shop.example", "write `*.shop.example`"),
             ("쇼*.example", "a * cannot be in it; write `*`"),
@@ -245,7 +253,6 @@ mod tests {
             ("shop.example,other.example", "no host has ','"),
             ("shop%2eexample", "no host has '%'"),
             ("[::1]:80", "write `[::1]`"),
-            ("https://u:p@shop.example:8443/a", "write `shop.example`"),
             ("2001:db8::1", "write `[2001:db8::1]`"),
             ("a\u{0}.example", "no host has '\\0'"),
             ("0x7f.1", "ask for another host"),
@@ -266,7 +273,7 @@ mod tests {
             ("/쇼핑", "/쇼핑"),
             ("/a%20b", "/a b"),
             ("/%63heckout", "/checkout"),
-            ("/a/..b/.c/d..", "/a/..b/.c/d.."),
+            ("/a/..b/.c/d..*", "/a/..b/.c/d..*"),
         ] {
             assert_eq!(path(written).as_deref(), Ok(seen), "{written}");
         }
@@ -295,6 +302,10 @@ mod tests {
             ("/a\tb", "control character"),
             ("/a%00b", "control character"),
             ("/a%20", "write `/a`"),
+            ("/a./b", "at the end of a name, and what is behind a : if it has a $; write `/a/b`"),
+            ("/a%20/b", "write `/a/b`"),
+            ("/a/.../b..", "write `/a/b`"),
+            ("/a::$DATA/*", "write `/a/*`"),
         ] {
             let wrong = path(written).expect_err(written);
             assert!(wrong.contains(told), "{written}: {wrong}");
@@ -316,7 +327,7 @@ mod tests {
     proptest! {
         /// A pattern without a star is the path of a request: the one that a client sends for it.
         #[test]
-        fn every_path_that_is_taken_can_be_asked_for(written in "/[a-z%2fF5cC;./\\\\é?#: *]{0,16}") {
+        fn every_path_that_is_taken_can_be_asked_for(written in "/[a-z%2fF5cC;./\\\\é?#:$ *]{0,16}") {
             if let Ok(taken) = path(&written) {
                 prop_assert_eq!(path(&taken), Ok(taken.clone()), "it is read again as it is");
                 let Readings::One(read) = Readings::of(taken.as_bytes()) else {
