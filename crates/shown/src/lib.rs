@@ -8,8 +8,8 @@
 //! | [`stdout`] | whether standard output was closed when the process began |
 //! | [`utf8`] | texts that people write into files, or the place of the first bad byte |
 //!
-//! Invariants: it has only what both programs use, and nothing of it knows what a waiting room is. So `loadgen` still judges Weir
-//! by what a server says, and by no code of Weir.
+//! Invariant: each module is for both programs, and nothing of it knows what a waiting room is. So `loadgen` still judges Weir by what a
+//! server says, and by no code of Weir.
 
 mod address;
 mod brief;
