@@ -18,7 +18,8 @@ if fault then return fault end
 local changed = false
 for i = 1, is_there and ARGV[from] == '2' and 0 or #POLICY do changed = changed or z[POLICY[i]] ~= tonumber(ARGV[from + i]) end
 if changed then
-  local n, period, longest, idle, ttl, max_active, opens_at = z.n, z.period, longest_period_ms(), z.idle, z.ttl, z.max_active, z.opens_at
+  local n, period, longest, idle = z.n, z.period, longest_period_ms(), z.idle
+  local ttl, max_active, opens_at = z.ttl, z.max_active, z.opens_at
   for i = 1, #POLICY do z[POLICY[i]] = tonumber(ARGV[from + i]) end
   if z.opens_at ~= opens_at then z.opens = opening() end
   z.policy_rev = z.policy_rev + 1

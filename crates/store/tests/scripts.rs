@@ -41,7 +41,7 @@ const PINNED: [(&str, &str); 20] = [
     ("leave", "bb9b9611c80c09f5fa7d24779a74e3157aaf2526"),
     ("bind", "08bc5b084221138d275111256ab559dd565be158"),
     ("retire", "2d8dd9dcb284b146cc019e09495996d55aa0e4a5"),
-    ("policy", "e3e5307e9aab16860bcadecd4d6a237f796e72ae"),
+    ("policy", "16f407cf0de10d92e98810bda52ba429c4b0b003"),
     ("restore", "bfa3ad9d1e648d7e2a77cc6283aadc4c38883264"),
     ("mend", "8371225111a2c466a99143401284585235ad8920"),
     ("zones", "dff049337db80598485d179d7d3be18d7d1a0232"),
