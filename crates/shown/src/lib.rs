@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `address` | addresses without their passwords, also where the parser of the command line or an error quotes them |
 //! | `brief` | errors that quote little of a long text |
-//! | [`file`] | files of which no more is read than they may have |
+//! | [`mod@file`] | files of which no more is read than they may have |
 //! | [`stdout`] | whether standard output was closed when the process began |
 //! | [`utf8`] | texts that people write into files, or the place of the first bad byte |
 //!
