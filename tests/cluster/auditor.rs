@@ -75,6 +75,8 @@ pub(crate) type Ticket = (u32, u64);
 #[derive(Clone, Copy, Debug)]
 struct Decision {
     ms: u64,
+    /// When it was by the zone's clock.
+    at_ms: u64,
     unix_s: u64,
     by_join: bool,
     /// The primary started while it was cut off from the majority, and held the line; others hold it for less time than it serves calls.
@@ -628,10 +630,14 @@ impl Auditor {
         ms: u64,
         server: usize,
         ticket: Ticket,
-        unix_s: u64,
+        (at_ms, unix_s): (u64, u64),
         (by_join, cut_off_since): (bool, Option<u64>),
     ) {
         let before = self.decided.get(&ticket).and_then(|decisions| decisions.last()).copied();
+        // While the zone's clock stands still, a repeated claim returns an entry of the same instant.
+        if before.is_some_and(|before| before.ms < ms && (before.at_ms, before.unix_s) == (at_ms, unix_s)) {
+            return;
+        }
         // Several claims of one call get the verdict of the first one.
         if let Some(before) = before
             && before.ms < ms
@@ -643,6 +649,7 @@ impl Auditor {
         let held_ms = self.period_ms + 1_000;
         self.decided.entry(ticket).or_default().push(Decision {
             ms,
+            at_ms,
             unix_s,
             by_join,
             by_cut_off: cut_off_since.is_some_and(|since| held_ms < NODE_TIMEOUT_MS && ms >= since + held_ms),

@@ -439,7 +439,13 @@ fn tap(
             let line = format!("node {node} lets ticket ({epoch}, {seq}) in, for server {server}");
             net.cluster.tell(now, line);
             let ticket = net.given_out((epoch, seq));
-            net.auditor.decided(now, server, ticket, unix_s, (by_join, net.cluster.cut_off_since(node)));
+            net.auditor.decided(
+                now,
+                server,
+                ticket,
+                (at_ms, unix_s),
+                (by_join, net.cluster.cut_off_since(node)),
+            );
         }
     };
     match script.name {
