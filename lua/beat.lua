@@ -146,25 +146,26 @@ end
 local function listing_ms() return min(floor(z.idle * 1000 / 6), 2000) end
 local function silence_ms() return z.idle * 2000 end
 
--- Notes that the server called, and returns who did lately: the name, how long ago, whether it has retired, and when it called. ANYBODY is among them:
--- somebody still has to speak, also after another loss. Servers that were silent for long are forgotten.
+-- Notes that the server called, and returns who did lately: the name, when that was, and whether it has retired. ANYBODY is among
+-- them: somebody still has to speak, also after another loss. Servers that were silent for long are forgotten.
 local function note_server()
   local name, all, called, is_noted = ARGV[6], call('HGETALL', KEYS[8]), {}, false
   local epoch = int(z.epoch)
   for i = 1, #all, 2 do
     local known, seen, state = string.match(all[i + 1], '(%d+) (%d+) ?(.*)')
-    local silent_ms = passed_since(tonumber(seen))
+    seen = tonumber(seen)
+    local silent_ms = passed_since(seen)
     if all[i] == name then
       epoch, is_noted = known, silent_ms < listing_ms() and state ~= RETIRED
     elseif silent_ms > max(SERVER_MS, silence_ms()) then
       call('HDEL', KEYS[8], all[i])
     else
-      called[#called + 1] = { all[i], silent_ms, state == RETIRED, min(tonumber(seen), z.now) }
+      called[#called + 1] = { all[i], seen, state == RETIRED }
     end
   end
   if name ~= '' then
     if not is_noted then call('HSET', KEYS[8], name, epoch .. ' ' .. int(z.now)) end
-    called[#called + 1] = { name, 0, false, z.now }
+    called[#called + 1] = { name, z.now, false }
   end
   return called
 end
@@ -248,8 +249,9 @@ if ARGV[behind] ~= '1' then
 else
   save_segments()
   for _, server in ipairs(note_server()) do
-    local name, silent_ms, has_retired, seen = unpack(server)
-    if silent_ms <= SERVER_MS then servers[#servers + 1] = name .. ' ' .. int(seen) end
+    local name, seen, has_retired = unpack(server)
+    local silent_ms = passed_since(seen)
+    if silent_ms <= SERVER_MS then servers[#servers + 1] = name .. ' ' .. int(min(seen, z.now)) end
     -- A server that can't reach Redis, or stands still, may have heard people who look silent here. When it is back it
     -- reports their polls, or they have two periods to ask again.
     if not has_retired and silent_ms > listing_ms() + 3000 and silent_ms <= silence_ms() then

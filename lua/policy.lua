@@ -28,8 +28,7 @@ if changed then
   -- The passes that were given keep their longer life.
   if z.ttl < ttl then z.keep_until = max(z.keep_until, z.now + ttl * 1000) end
   -- Of a minute of which nobody knows anything, nobody knows either how many were allowed in it.
-  local is_presumed = z.presumed > 0 and z.now < free_at(z.presumed_at, MINUTE_MS)
-  if z.n > n and is_presumed and call('HGET', KEYS[8], ANYBODY) then
+  if z.n > n and presumed_slots() > 0 and call('HGET', KEYS[8], ANYBODY) then
     local counts, instants = taken_slots()
     z.presumed = z.presumed + z.n - n
     write_presumed(counts, instants)

@@ -178,11 +178,14 @@ local function may_be_dealt() return z.mode == AUTO and is_undrawn() end
 local function most_inside() return z.inside + (z.now < z.unseen_until and z.unseen or 0) end
 -- Whether nobody knows yet how many are inside.
 local function is_blind() return z.unseen_told == 0 and z.now < z.unseen_until end
+-- The slots that are presumed to be taken, while a window may count them.
+local function presumed_slots()
+  return z.presumed_at > 0 and z.now < free_at(z.presumed_at, MINUTE_MS) and z.presumed or 0
+end
 local function room()
   if z.max_active == 0 then return math.huge end
   if is_blind() then return 0 end
-  local presumed = z.presumed_at > 0 and z.now < free_at(z.presumed_at, MINUTE_MS) and z.presumed or 0
-  return max(z.max_active - most_inside() - presumed, 0)
+  return max(z.max_active - most_inside() - presumed_slots(), 0)
 end
 local function front_len() return max(floor((admit_per_sub_window() * 3 + 1) / 2), 16) end
 -- While nobody more may be inside, the front is those whom a second's slots are for, and some more.

@@ -716,6 +716,12 @@ impl Auditor {
         self.users[user].trying.get_or_insert(asked);
     }
 
+    /// Whether a server's process runs that ran at `at`.
+    fn runs_since(&self, server: usize, at: u64) -> bool {
+        let is_it = |life: &Life| life.server == server && life.from < at && life.until == u64::MAX;
+        self.lives.iter().any(is_it)
+    }
+
     /// A server answered a call.
     pub(crate) fn answered(&mut self, call: &Call, answer: &Result<Reply, Refusal>) {
         let &Call { asked, stood_ms, now, user, at: (server, number), ticket, is_join, by_copy, .. } = call;
@@ -774,12 +780,9 @@ impl Auditor {
                 }
                 let seen = &self.users[user];
                 // A server that told of the pass itself knows it, whatever the store lost.
-                let runs_since = |at: u64| {
-                    let is_it =
-                        |life: &Life| life.server == server && life.from <= at && life.until == u64::MAX;
-                    self.lives.iter().any(is_it)
-                };
-                let told_it = seen.told.iter().any(|&(by, at)| by == server && at < asked && runs_since(at));
+                let told_it =
+                    |&(by, at): &(usize, u64)| by == server && at < asked && self.runs_since(server, at);
+                let told_it = seen.told.iter().any(told_it);
                 // A call that was under way when the pass was told may have been answered before the entry, and a server that has not heard of
                 // the entry answers from its view.
                 if let Some((at, pass)) = asked_again
@@ -849,10 +852,8 @@ impl Auditor {
             }
             Err(refusal) => {
                 // A server that started later may not know the ticket. A holder who was let in meanwhile waits for the pass.
-                let knows = self
-                    .lives
-                    .iter()
-                    .any(|life| life.server == server && life.from < seen.joined.1 && life.until == u64::MAX);
+                let seen = &self.users[user];
+                let knows = self.runs_since(server, seen.joined.1);
                 let is_in = ticket.is_some_and(|ticket| self.decided.contains_key(&ticket));
                 // Whoever gave up the place, or was silent for too long, holds none.
                 let holds = !said && heard <= seen.last_held(idle_ms).unwrap_or(seen.joined.0) + idle_ms;

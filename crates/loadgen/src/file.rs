@@ -31,7 +31,7 @@ use crate::{
     same_file::FileId,
 };
 
-/// The most bytes of the file of a run. A run with 10 million users has some hundred million.
+/// The most bytes of the file of a run: one that never ends is not read for ever.
 const MAX_LEN: u64 = 2 << 30;
 
 /// The largest distance between the starts of machines that rehearsed together, milliseconds.

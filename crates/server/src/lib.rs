@@ -1,6 +1,7 @@
 //! `weir`, the admission server, as a library for its binary, its benches and its tests.
 //!
-//! Where a change belongs (sockets are in the crate `edge`, zones that are served in `gate`, state and Redis in `store`, what errors quote in `shown`):
+//! Where a change belongs (sockets are in the crate `edge`, zones that are served in `gate`, state and Redis in `store`, what errors quote
+//! in `shown`):
 //!
 //! | module | concern |
 //! |---|---|

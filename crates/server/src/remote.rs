@@ -156,9 +156,7 @@ impl Call {
             | Self::Servers => false,
         }
     }
-}
 
-impl Call {
     /// The zone that it is about, if it is about one.
     fn zone(&self) -> Option<&str> {
         match self {

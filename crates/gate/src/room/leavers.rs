@@ -77,7 +77,8 @@ impl<L: Line> Room<L> {
     /// Lets the holder of a ticket leave, whatever number a draw gave it. `address` is a digest of the client's address; 0 where any may.
     ///
     /// # Errors
-    /// As [`Self::leave`], also for whoever entered without the store, and [`Refusal::StoreAway`] if this server does not know the number yet.
+    /// As [`Self::leave`], also for whoever entered without the store, and [`Refusal::StoreAway`] if this server does not know the number
+    /// yet.
     pub(crate) async fn leave_by_ticket(
         &self,
         ticket: Ticket,

@@ -82,7 +82,9 @@ impl Rule {
             Self::Past => &[("if epoch ~= z.epoch and not find_past(epoch) then", "if false then")],
             Self::Unknown => &[("or unknown and not is_lost", "")],
             Self::Apart => &[("z.floor = AFTER_LOSS + spot", "z.floor = AFTER_LOSS")],
-            Self::Inside => &[("return max(z.max_active - most_inside() - presumed, 0)", "return 1000000")],
+            Self::Inside => {
+                &[("return max(z.max_active - most_inside() - presumed_slots(), 0)", "return 1000000")]
+            }
             Self::Unseen => {
                 &[("z.unseen, z.unseen_told = max(most - z.inside, 0), 1", "z.unseen, z.unseen_told = 0, 1")]
             }
