@@ -255,15 +255,17 @@ test("a browser that sends no cookies is told so, and takes two places at most",
 }, ["nginx", "caddy"]);
 
 test("a page waits on if another tab leaves before it has asked", async (t, kind) => {
-  const { url, move } = await site(t, kind, HELD);
-  const made = await context(t);
-  const at = await made.newPage();
-  await at.goto(`${url}/cart`);
+  const { weir, url, move } = await site(t, kind, HELD);
+  const joined = async () => {
+    const metrics = await (await fetch(`${weir.admin_url}/metrics`)).text();
+    return Number(/^weir_zone_joined_total\{zone="SITE"\} (\d+)$/m.exec(metrics)?.[1]);
+  };
+  const at = await page(t, `${url}/cart`);
   await rank_is(at, "1");
+  assert.equal(await joined(), 1);
   // As another tab does, whose visit is over.
   await at.evaluate(() => fetch("/.weir/leave", { method: "POST" }));
-  await until("the cookie is gone", async () => (await made.cookies()).length === 0);
-  await until("another place is taken", async () => (await made.cookies()).length === 1);
+  await until("another place is taken", async () => (await joined()) === 2);
   move();
   await until("the site shows its page", async () => (await at.textContent("h1")).trim() === "GET /cart");
 }, ["nginx", "traefik"]);

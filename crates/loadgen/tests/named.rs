@@ -170,8 +170,9 @@ async fn each_fault_fails_its_check_and_a_good_room_passes() {
             let more = [more, &["--stream-share", streams]].concat();
             let (code, report) = rehearse(policy, fault, &more).await;
             let check = check(&report, name);
-            // On a busy machine the generator itself may be late. Then the check of slots stays open, as it should.
-            if report.bottleneck.is_some() && fault == Fault::WastesSlots {
+            // On a busy machine the generator itself may be late. Then the check of slots stays open, as it should, and says why.
+            let is_late = report.bottleneck.is_some() || check.note.contains("were silent for longer");
+            if is_late && fault == Fault::WastesSlots {
                 assert_eq!(check.judgement, Judgement::Open, "{check:?}");
                 return;
             }
