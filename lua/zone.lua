@@ -993,6 +993,8 @@ local function missing_part(has_list)
     -- A freed segment has nobody who waits and no entries. What it knows of who does not come back ends after a while.
     if s.ended > 0 and s.index >= z.base and s.live + s.stamped > 0 then parts[#parts + 1] = s.lost_key end
     if s.live == 0 and (s.stamped == 0 or s.index < z.base) then freed[s.index] = s end
+    -- A script that marks who is inside, or who left, would begin it anew, and those who are inside would count no more.
+    if z.max_active > 0 and call('HGET', KEYS[4], 'v' .. int(s.index)) then parts[#parts + 1] = s.in_key end
   end
   if next(freed) then add_kept(freed, parts) end
   if #parts == 0 or call('EXISTS', unpack(parts)) == #parts then return nil end

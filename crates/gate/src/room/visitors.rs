@@ -120,6 +120,10 @@ impl<L: Line> Room<L> {
     fn is_of_line(&self, epoch: u32, seq: u64) -> bool {
         let current = self.current.load();
         let view = &current.view;
+        // A deal that was lost is made again, with the same numbers in another epoch.
+        if view.drawn.has(seq) {
+            return true;
+        }
         if epoch == view.epoch {
             return seq < view.next + MAX_TICKETS_BEYOND_VIEW;
         }
