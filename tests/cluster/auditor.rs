@@ -12,7 +12,7 @@ mod tickets;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use admission::{Departure, Lots};
+use admission::{Departure, Lots, Mode, Policy};
 use bytes::Bytes;
 use gate::{PassClaims, Refusal, Reply, WaitStatus};
 
@@ -153,7 +153,8 @@ impl Seen {
     /// does not say so: the server answers from its view, and the place may end before it reports the poll. Nor does one in a recovery after
     /// that: everybody is told to wait.
     fn last_held(&self, idle_ms: u64) -> Option<u64> {
-        let (mut held, mut last, mut is_sure) = (None, None, true);
+        // A join may be answered long after the one that took the place, whose key found it again.
+        let (mut held, mut last, mut is_sure) = (None, Some(self.tried), true);
         for &Poll { sent, in_recovery, .. } in &self.polls {
             is_sure &= last.is_none_or(|last| sent <= last + idle_ms);
             if is_sure {
@@ -174,19 +175,59 @@ struct Life {
     until: u64,
 }
 
+/// What a policy says about who may enter.
+#[derive(Clone, Copy, Debug)]
+struct InForce {
+    /// When it may be in force at the earliest and at the latest.
+    from: u64,
+    until: u64,
+    /// Nobody enters, because an operator holds or closes the zone, or has deleted it.
+    keeps_out: bool,
+    is_deleted: bool,
+    /// The most entries in a minute; no limit while everybody enters.
+    n: u32,
+    sub_windows: u32,
+    /// The most people who may be inside; 0 for no limit.
+    max_active: u32,
+    /// When the zone opens by a clock that is right; 0 if it does not open later.
+    opens_ms: i64,
+}
+
+impl InForce {
+    /// A policy that may be in force from `from` on. `draws_ms` is when people enter after a draw, if there is one.
+    fn of(policy: &Policy, from: u64, draws_ms: i64) -> Self {
+        let everybody = policy.mode == Mode::Open;
+        let opens_ms = match policy.opens_at.unix_s {
+            _ if everybody => 0,
+            _ if draws_ms != 0 => draws_ms,
+            0 => 0,
+            unix_s => i64::from(unix_s) * 1_000 - START_UNIX_MS,
+        };
+        Self {
+            from,
+            until: u64::MAX,
+            keeps_out: policy.mode.keeps_out(),
+            is_deleted: false,
+            n: if everybody { u32::MAX } else { policy.admit_per_minute },
+            sub_windows: policy.sub_windows,
+            max_active: if everybody { 0 } else { policy.max_active },
+            opens_ms,
+        }
+    }
+}
+
 /// The auditor.
 pub(crate) struct Auditor {
-    /// From when on which policy may be in force: N, until when.
-    policies: Vec<(u64, u64, u32)>,
-    sub_windows: u32,
+    /// The policies of a run, in the order in which they were sent.
+    policies: Vec<InForce>,
+    /// The shortest and the longest idle time of the run: who holds a place by the one, and may hold it by the other.
     idle_ms: u64,
+    longest_idle_ms: u64,
     period_ms: u64,
     /// The shortest life of a pass so far.
     pass_ms: u64,
     /// A configuration file defines the zone.
     from_file: bool,
-    /// The most people who may be inside; 0 for no limit.
-    max_active: u32,
     visit_idle_ms: u64,
     pub(crate) visitors: Visitors,
     decided: BTreeMap<Ticket, Vec<Decision>>,
@@ -195,10 +236,14 @@ pub(crate) struct Auditor {
     disturbed: Vec<(u64, u64)>,
     /// When nobody may enter because an operator holds the line.
     held: Vec<(u64, u64)>,
-    /// When the zone opens by a clock that is right; 0 if it does not open later.
-    opens_ms: i64,
+    /// When nobody may enter because the zone opens later.
+    shut: Vec<(u64, u64)>,
+    /// When people enter after the draw of an event, by a clock that is right; 0 without a draw.
+    draws_ms: i64,
     /// When a node began a line, and when that line opens: by the clock that the node had then.
     openings: Vec<(u64, u64)>,
+    /// By how much a node's clock may be ahead or behind at most.
+    clocks_ms: (i64, i64),
     /// When the clock of a node that ran was set ahead.
     set_ahead: Vec<u64>,
     /// When a store without any data came into use.
@@ -356,27 +401,15 @@ const SEGMENT: u64 = 65_536;
 /// Two lines whose numbers are nearer than this may have a segment in common.
 const CROWDED: u64 = 3 * SEGMENT;
 
-/// When the zone opens by a clock that is right; 0 if it does not open later.
-fn opens_ms(plan: &Plan) -> i64 {
-    if plan.draw_s > 0 {
-        return (i64::try_from(plan.draw_s).expect("short") + DRAW_S) * 1_000;
-    }
-    match plan.policy.opens_at.unix_s {
-        0 => 0,
-        unix_s => i64::from(unix_s) * 1_000 - START_UNIX_MS,
-    }
-}
-
-/// The latest instant at which the zone may open: the clock that says it may be behind all others, and set back.
-fn opens_at_latest(plan: &Plan) -> Option<u64> {
+/// By how much a node's clock may be ahead or behind at most: as it was at the start, and by all that it is set.
+fn clocks_ms(plan: &Plan) -> (i64, i64) {
     let jumps = plan.faults.iter().filter_map(|(_, fault)| match fault {
         Fault::ClockJump { by_ms, .. } => Some(*by_ms),
         _ => None,
     });
-    let back: i64 = jumps.map(|by_ms| by_ms.min(0)).sum();
-    let least = plan.clock_offsets_ms.iter().min().copied().unwrap_or(0) + back;
-    let opens_ms = Some(opens_ms(plan)).filter(|opens_ms| *opens_ms != 0)?;
-    Some(u64::try_from(opens_ms - least).unwrap_or(0))
+    let (on, back) = jumps.fold((0, 0), |(on, back), by_ms| (on + by_ms.max(0), back + by_ms.min(0)));
+    let offsets = || plan.clock_offsets_ms.iter().copied();
+    (offsets().max().unwrap_or(0) + on, offsets().min().unwrap_or(0) + back)
 }
 
 impl Auditor {
@@ -393,22 +426,27 @@ impl Auditor {
             told: Vec::new(),
             known_by: Vec::new(),
         };
-        Self {
-            policies: vec![(0, u64::MAX, plan.policy.admit_per_minute)],
-            sub_windows: plan.policy.sub_windows,
-            idle_ms: u64::from(plan.policy.idle_timeout_s) * 1_000,
+        let draws_ms = match plan.draw_s {
+            0 => 0,
+            draw_s => (i64::try_from(draw_s).expect("short") + DRAW_S) * 1_000,
+        };
+        let mut auditor = Self {
+            policies: vec![InForce::of(&plan.policy, 0, draws_ms)],
+            idle_ms: u64::from(plan.shortest_idle_s()) * 1_000,
+            longest_idle_ms: u64::from(plan.longest_idle_s()) * 1_000,
             period_ms: u64::from(plan.policy.polling_period_ms),
             pass_ms: u64::from(plan.policy.pass_ttl_s) * 1_000,
             from_file: plan.from_file,
-            max_active: plan.policy.max_active,
             visit_idle_ms: u64::from(plan.policy.visit_idle_s) * 1_000,
             visitors: Visitors::default(),
             decided: BTreeMap::new(),
             users: plan.users.iter().map(user).collect(),
             disturbed: Vec::new(),
-            held: opens_at_latest(plan).map(|latest| (0, latest)).into_iter().collect(),
-            opens_ms: opens_ms(plan),
+            held: Vec::new(),
+            shut: Vec::new(),
+            draws_ms,
             openings: Vec::new(),
+            clocks_ms: clocks_ms(plan),
             set_ahead: Vec::new(),
             wiped: Vec::new(),
             clock_set: Vec::new(),
@@ -437,6 +475,16 @@ impl Auditor {
             judged: Judged::default(),
             broken: Vec::new(),
             calls: 0,
+        };
+        auditor.keep_shut(0);
+        auditor
+    }
+
+    /// Nobody has to enter from `from` on until the zone opens by the policy that was sent last: the clock that says it may be behind all
+    /// others.
+    fn keep_shut(&mut self, from: u64) {
+        if let Some(InForce { opens_ms, .. }) = self.policies.last().filter(|of| of.opens_ms != 0) {
+            self.shut.push((from, u64::try_from(opens_ms - self.clocks_ms.1).unwrap_or(0)));
         }
     }
 
@@ -539,7 +587,7 @@ impl Auditor {
 
     /// When an operator's last change was sent.
     fn last_change_ms(&self) -> u64 {
-        self.policies.last().map_or(0, |&(since, ..)| since)
+        self.policies.last().map_or(0, |of| of.from)
     }
 
     /// When a server read the register last.
@@ -609,19 +657,47 @@ impl Auditor {
     }
 
     /// An operator's change was sent at `from`.
-    pub(crate) fn change(&mut self, from: u64, n: u32, held: bool) {
+    pub(crate) fn change(&mut self, from: u64, policy: &Policy) {
         // The old policy may stay in force until every server and every node heard of the change.
+        let mut visitors_are_known = true;
         if let Some(last) = self.policies.last_mut() {
-            last.1 = from + RECOVERY_MS + 60_000;
+            last.until = from + RECOVERY_MS + 60_000;
+            visitors_are_known = last.max_active > 0 || policy.max_active == 0;
         }
-        self.policies.push((from, u64::MAX, n));
+        self.policies.push(InForce::of(policy, from, self.draws_ms));
         if let Some(last) = self.held.last_mut() {
             last.1 = last.1.min(from);
         }
-        if held {
+        self.hold(from);
+        self.keep_shut(from);
+        // Nobody enters a zone whose visitors nobody has counted, until those who are active have shown themselves.
+        self.disturb(from, if visitors_are_known { from } else { from + 60_000 });
+    }
+
+    /// Nobody has to enter from `from` on if the policy that was sent last says so.
+    fn hold(&mut self, from: u64) {
+        if self.policies.last().is_some_and(|of| of.keeps_out) {
             self.held.push((from, u64::MAX));
         }
+    }
+
+    /// An operator's wish to delete the zone was sent at `from`. The line stays, and so do the windows and the places.
+    pub(crate) fn deletes(&mut self, from: u64) {
+        if let Some(last) = self.policies.last_mut() {
+            last.until = from + RECOVERY_MS + 60_000;
+            let deleted = InForce { from, until: u64::MAX, keeps_out: true, is_deleted: true, ..*last };
+            self.policies.push(deleted);
+        }
+        self.hold(from);
         self.disturb(from, from);
+    }
+
+    /// Whether an operator had deleted the zone, or has just defined it again, so that not all servers serve it at `at`.
+    fn may_be_unserved(&self, at: u64) -> bool {
+        let again = |from: u64| self.policies.iter().find(|of| of.from > from && !of.is_deleted);
+        let until = |from: u64| again(from).map_or(u64::MAX, |of| of.from + RECOVERY_MS);
+        let mut deleted = self.policies.iter().filter(|of| of.is_deleted);
+        deleted.any(|of| of.from <= at && at < until(of.from))
     }
 
     /// A call decided to let a ticket's holder in.
@@ -850,6 +926,9 @@ impl Auditor {
                     _ => {}
                 }
             }
+            Err(Refusal::UnknownZone) if self.in_force(asked, now).any(|of| of.is_deleted) => {}
+            // A server that does not serve the zone asks the store whether it is there, and says so if it may be.
+            Err(Refusal::StoreAway { .. }) if self.may_be_unserved(now) => {}
             Err(refusal) => {
                 // A server that started later may not know the ticket. A holder who was let in meanwhile waits for the pass.
                 let seen = &self.users[user];

@@ -109,6 +109,12 @@ impl Net {
         (epoch, origin.unwrap_or(seq))
     }
 
+    /// The ticket with the number by which the store knows it: that of the draw, if it gave one.
+    pub(crate) fn dealt(&self, (epoch, seq): Ticket) -> Ticket {
+        let number = self.lots.as_ref().and_then(|lots| lots.number(seq));
+        (epoch, number.unwrap_or(seq))
+    }
+
     /// A server reads tickets by these lots from now on.
     pub(crate) fn draws(&mut self, server: usize, lots: &Arc<Lots>) {
         let now = self.now();

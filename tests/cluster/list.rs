@@ -8,7 +8,7 @@ use std::{fmt::Display, str::SplitWhitespace};
 
 use admission::{Mode, Policy};
 
-use crate::plan::{Copied, Cut, Fault, Kind, Plan, Stay, User};
+use crate::plan::{Copied, Cut, Fault, Kind, Plan, Stay, User, set_name};
 
 /// The list of a plan: one line each for the policy, the cluster, its nodes, its servers, each user and each fault.
 pub(crate) fn written(plan: &Plan) -> String {
@@ -107,10 +107,12 @@ fn fault(fault: Fault) -> String {
         Fault::StopServer { server, for_ms } => format!("stop-server {server} {for_ms}"),
         Fault::FreezeServer { server, for_ms } => format!("freeze-server {server} {for_ms}"),
         Fault::Change { n, mode } => {
-            format!("change {n} {}", if mode == Mode::Hold { "hold" } else { "auto" })
+            format!("change {n} {}", mode.word())
         }
         Fault::PassTtl { ttl_s } => format!("pass-ttl {ttl_s}"),
         Fault::Period { period_ms } => format!("period {period_ms}"),
+        Fault::Set { name, value } => format!("set {name} {value}"),
+        Fault::Recreate { for_ms } => format!("recreate {for_ms}"),
         Fault::HalfMove { number, for_ms } => format!("half-move {number} {for_ms}"),
         Fault::Demote { by_force, for_ms } => {
             format!("demote {} {for_ms}", if by_force { "by-force" } else { "in-order" })
@@ -224,6 +226,11 @@ fn read_user(line: &mut Line<'_>) -> User {
     User { seed, joins_ms, kind, side, stay, copied }
 }
 
+fn read_mode(word: &str) -> Mode {
+    let found = Mode::ALL.into_iter().find(|(_, name)| *name == word);
+    found.unwrap_or_else(|| panic!("no mode `{word}`")).0
+}
+
 fn read_fault(line: &mut Line<'_>) -> Fault {
     match line.next() {
         "kill" => Fault::Kill { node: line.number(), for_ms: line.number() },
@@ -249,16 +256,14 @@ fn read_fault(line: &mut Line<'_>) -> Fault {
         "kill-server" => Fault::KillServer { server: line.number(), for_ms: line.number() },
         "stop-server" => Fault::StopServer { server: line.number(), for_ms: line.number() },
         "freeze-server" => Fault::FreezeServer { server: line.number(), for_ms: line.number() },
-        "change" => Fault::Change {
-            n: line.number(),
-            mode: match line.next() {
-                "auto" => Mode::Auto,
-                "hold" => Mode::Hold,
-                other => panic!("no mode `{other}`"),
-            },
-        },
+        "change" => Fault::Change { n: line.number(), mode: read_mode(line.next()) },
         "pass-ttl" => Fault::PassTtl { ttl_s: line.number() },
         "period" => Fault::Period { period_ms: line.number() },
+        "set" => {
+            let name = set_name(line.next()).unwrap_or_else(|| panic!("`{}` names no field", line.text));
+            Fault::Set { name, value: line.number() }
+        }
+        "recreate" => Fault::Recreate { for_ms: line.number() },
         "half-move" => Fault::HalfMove { number: line.number(), for_ms: line.number() },
         "demote" => Fault::Demote { by_force: line.next() == "by-force", for_ms: line.number() },
         "wrong-key" => Fault::WrongKey { server: line.number(), for_ms: line.number() },
@@ -283,6 +288,8 @@ fn a_plan_is_the_same_after_its_list_is_read() {
             plan().with_one_asked(),
             plan().with_tickets_misused(),
             plan().with_a_draw(),
+            plan().with_changes(),
+            plan().mixed(),
         ];
         for plan in plans {
             let list = written(&plan);

@@ -4,9 +4,9 @@
 
 mod suites;
 
-use admission::{Definition, Event, Mode, Moment, Policy, Schedule};
+use admission::{Definition, Event, FIELDS, Mode, Moment, Policy, Schedule};
 
-use crate::{drawn::drawn_event, seed::Random};
+use crate::{cluster::START_UNIX_MS, drawn::drawn_event, seed::Random};
 
 /// How one user behaves.
 #[derive(Clone, Debug)]
@@ -144,6 +144,15 @@ pub(crate) enum Fault {
     Period {
         period_ms: u32,
     },
+    /// An operator changes another number of the policy, by its name in configuration files; or [`OPENS_AFTER_S`].
+    Set {
+        name: &'static str,
+        value: u32,
+    },
+    /// An operator deletes the zone, and defines it again. Its line stays.
+    Recreate {
+        for_ms: u64,
+    },
     /// The move of the zone's slot stops half-way: some of its keys, chosen by this number, are at another primary. Later they are
     /// moved back.
     HalfMove {
@@ -224,6 +233,7 @@ impl Fault {
             | Self::StopServer { for_ms, .. }
             | Self::FreezeServer { for_ms, .. }
             | Self::HalfMove { for_ms, .. }
+            | Self::Recreate { for_ms }
             | Self::WrongKey { for_ms, .. }
             | Self::Demote { for_ms, .. } => Some(for_ms),
             Self::Flush
@@ -232,6 +242,7 @@ impl Fault {
             | Self::Change { .. }
             | Self::PassTtl { .. }
             | Self::Period { .. }
+            | Self::Set { .. }
             | Self::ChangeKey { .. }
             | Self::ForgetKey { .. } => None,
         }
@@ -278,7 +289,28 @@ pub(crate) struct Plan {
     pub(crate) ends_ms: u64,
 }
 
-/// So many seconds after [`START_UNIX_MS`](crate::cluster::START_UNIX_MS), which is 2026-09-21 14:13:20 in UTC. At most six hours.
+/// Instead of the name of a field: so many seconds after the start of the run the zone opens; 0 opens it.
+pub(crate) const OPENS_AFTER_S: &str = "opens_after_s";
+
+/// What a list and a plan call a field that [`Fault::Set`] changes.
+pub(crate) fn set_name(name: &str) -> Option<&'static str> {
+    let fields = FIELDS.iter().map(|field| field.name);
+    fields.chain([OPENS_AFTER_S]).find(|of| *of == name)
+}
+
+/// The policy with this value.
+pub(crate) fn with_value(mut policy: Policy, name: &str, value: u32) -> Policy {
+    if name == OPENS_AFTER_S {
+        let start_s = u32::try_from(START_UNIX_MS / 1_000).expect("before 2106");
+        policy.opens_at = if value == 0 { 0 } else { start_s + value }.into();
+    } else {
+        let field = FIELDS.iter().find(|field| field.name == name).expect("a field");
+        assert!(field.set(&mut policy, value), "{name} can be {value}");
+    }
+    policy
+}
+
+/// So many seconds after [`START_UNIX_MS`], which is 2026-09-21 14:13:20 in UTC. At most six hours.
 fn moment(after_s: u64) -> Moment {
     let of_day = 14 * 3_600 + 13 * 60 + 20 + after_s;
     let text = format!("2026-09-21T{:02}:{:02}:{:02}Z", of_day / 3_600, of_day / 60 % 60, of_day % 60);
@@ -431,6 +463,23 @@ impl Plan {
             definition.schedule = Schedule::new(vec![event], &policy).expect("it fits the policy");
         }
         definition
+    }
+
+    /// The idle times of a run, in seconds: that of the start, and what an operator changes it to.
+    fn idle_times_s(&self) -> impl Iterator<Item = u32> {
+        let changed = self.faults.iter().filter_map(|(_, fault)| match fault {
+            Fault::Set { name: "idle_timeout_s", value } => Some(*value),
+            _ => None,
+        });
+        changed.chain([self.policy.idle_timeout_s])
+    }
+
+    pub(crate) fn shortest_idle_s(&self) -> u32 {
+        self.idle_times_s().min().unwrap_or(0)
+    }
+
+    pub(crate) fn longest_idle_s(&self) -> u32 {
+        self.idle_times_s().max().unwrap_or(0)
     }
 
     /// The server that all users ask at an instant, if they ask one.

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Claim, Definition, JoinKey, Leaver, Mode, Policy, Proof, Visit, VisitState, ZoneId};
+use admission::{Claim, Definition, FIELDS, JoinKey, Leaver, Policy, Proof, Visit, VisitState, ZoneId};
 use events::Bus;
 use gate::{
     Gate, Refusal, Reply, Token, Trips, WaitStatus, Watcher,
@@ -108,7 +108,7 @@ async fn play(plan: Plan) -> Run {
         world.start(server, if world.plan.from_file { &file } else { &[] }).await;
     }
     if !world.plan.from_file {
-        world.define(&Expected::Absent, &definition).await;
+        world.define(&Expected::Absent, Some(&definition)).await;
     }
     let cron = tokio::task::spawn_local({
         let net = Arc::clone(&net);
@@ -165,6 +165,13 @@ async fn pace(gate: Weak<Gate<Cells<Redis<SimClient>>>>, plan: Plan, server: usi
         let cpu_s = f64::from(calls) * plan.cost_s(server, now);
         gate.pace().update(Load { elapsed_s: 0.25, cpu_s, ..Load::default() });
     }
+}
+
+/// What an operator changes, with its field's name.
+fn changes(before: &Policy, policy: &Policy) -> String {
+    let changed = FIELDS.iter().filter(|field| field.number(before) != field.number(policy));
+    let words: Vec<_> = changed.map(|field| format!("{} = {}", field.name, field.number(policy))).collect();
+    words.join(", ")
 }
 
 /// What a user shows to a server.
@@ -260,34 +267,56 @@ impl World {
     /// An operator changes the zone, at any server that takes the change.
     async fn change(&self, with: impl Fn(Policy) -> Policy) {
         let _one_at_a_time = self.operator.lock().await;
-        let policy = with(*self.policy.borrow());
-        let now = self.now();
         let before = *self.policy.borrow();
+        let policy = with(before);
+        let now = self.now();
         *self.policy.borrow_mut() = policy;
-        lock(&self.net).cluster.tell(
-            now,
-            format!(
-                "an operator changes N to {}, mode {:?}, passes {} s",
-                policy.admit_per_minute, policy.mode, policy.pass_ttl_s
-            ),
-        );
-        if (before.admit_per_minute, before.mode) != (policy.admit_per_minute, policy.mode) {
-            self.audit(|auditor| auditor.change(now, policy.admit_per_minute, policy.mode != Mode::Auto));
+        lock(&self.net)
+            .cluster
+            .tell(now, format!("an operator changes the policy: {}", changes(&before, &policy)));
+        // Neither of these two says who may enter.
+        let of_entries = |of: Policy| Policy { pass_ttl_s: 0, polling_period_ms: 0, ..of };
+        if of_entries(before) != of_entries(policy) {
+            self.audit(|auditor| auditor.change(now, &policy));
         }
-        if !self.define(&Expected::Any, &self.plan.definition(policy)).await {
+        if !self.define(&Expected::Any, Some(&self.plan.definition(policy))).await {
             self.audit(Auditor::keep_policy_before);
         }
     }
 
-    /// Defines the zone, at any server that takes the definition. Whether one said so, before the operator gave up.
-    async fn define(&self, expected: &Expected, definition: &Definition) -> bool {
+    /// An operator deletes the zone, and defines it again after a pause.
+    async fn recreate(&self, pause: Duration) {
+        let _one_at_a_time = self.operator.lock().await;
+        let now = self.now();
+        lock(&self.net).cluster.tell(now, "an operator deletes the zone".to_owned());
+        self.audit(|auditor| auditor.deletes(now));
+        if !self.define(&Expected::Any, None).await {
+            self.audit(Auditor::keep_policy_before);
+        }
+        sleep(pause).await;
+        let (now, policy) = (self.now(), *self.policy.borrow());
+        lock(&self.net).cluster.tell(now, "an operator defines the zone again".to_owned());
+        self.audit(|auditor| auditor.change(now, &policy));
+        if !self.define(&Expected::Absent, Some(&self.plan.definition(policy))).await {
+            self.audit(Auditor::keep_policy_before);
+        }
+    }
+
+    /// Defines or deletes the zone, at any server that takes the change. Whether one said so, before the operator gave up.
+    async fn define(&self, expected: &Expected, definition: Option<&Definition>) -> bool {
         for attempt in 0..30 {
             let server = self.servers.borrow()[attempt % self.plan.servers].clone();
             if let Some(server) = server {
                 let cells = Arc::clone(&server.cells);
-                let define = cells.define(&self.zone, expected, Some(definition));
+                let define = cells.define(&self.zone, expected, definition);
                 let changed = tokio::time::timeout(Duration::from_millis(PATIENCE_MS), define).await;
-                if matches!(changed, Ok(Ok(Defined::Done(_)))) {
+                // A change that was made may be asked for again, because its answer was lost.
+                let is_done = match changed {
+                    Ok(Ok(Defined::Done(_))) => true,
+                    Ok(Ok(Defined::Otherwise(found))) => found.is_some() == definition.is_some(),
+                    _ => false,
+                };
+                if is_done {
                     let mut net = lock(&self.net);
                     let now = net.now();
                     net.cluster.tell(now, format!("server {} changed the zone", attempt % self.plan.servers));
@@ -555,11 +584,10 @@ impl World {
 
     /// The visit of a user who entered.
     async fn stay(self: Rc<Self>, user: User, ticket: Ticket) {
-        let (epoch, seq) = ticket;
         let Stay { for_ms, every_ms, says } = user.stay;
         let mut random = Random::of(user.seed ^ 0x57A7);
         let (began_s, ends) = (self.now() / 1_000, self.now() + for_ms);
-        let mut visit = Visit { epoch, seq, began_s, seen_s: began_s, address: 0 };
+        let mut visit = Visit { epoch: ticket.0, seq: ticket.1, began_s, seen_s: began_s, address: 0 };
         loop {
             sleep(Duration::from_millis(every_ms.min(ends.saturating_sub(self.now())))).await;
             let is_last = self.now() >= ends;
@@ -575,6 +603,8 @@ impl World {
                 continue;
             }
             let now = self.now();
+            let (epoch, seq) = lock(&self.net).dealt(ticket);
+            (visit.epoch, visit.seq) = (epoch, seq);
             let sealed = server.gate.seal_visit(&self.zone, &visit);
             let found = server.gate.visit(&self.zone, &sealed, now / 1_000);
             let Some((_, VisitState::Open | VisitState::Renew)) = found else {

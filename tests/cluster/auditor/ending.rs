@@ -1,6 +1,6 @@
 //! What can only be judged at the end of a run: windows, people inside, order and progress.
 
-use super::{Auditor, CLOCK_MS, Figures, Poll, Promise, RECOVERY_MS, Seen, Ticket, WAY_MS};
+use super::{Auditor, CLOCK_MS, Figures, InForce, Poll, Promise, RECOVERY_MS, Seen, Ticket, WAY_MS};
 use crate::plan::Kind;
 
 /// How often people near the front are told to ask at least.
@@ -25,17 +25,18 @@ const STEP_MS: usize = 250;
 impl Auditor {
     fn quiet(&self, from: u64, until: u64) -> bool {
         let apart = |&(a, b): &(u64, u64)| until < a || from > b;
-        self.disturbed.iter().chain(&self.held).chain(&self.undealt).all(apart)
+        self.disturbed.iter().chain(&self.held).chain(&self.shut).chain(&self.undealt).all(apart)
     }
 
-    /// The N of each policy that may be in force at some time from `from` to `until`.
-    fn rates(&self, from: u64, until: u64) -> impl Iterator<Item = u32> {
-        let in_force = self.policies.iter().filter(move |&&(a, b, _)| a <= until && b >= from);
-        in_force.map(|&(_, _, n)| n)
+    /// The policies that may be in force at some time from `from` to `until`.
+    pub(super) fn in_force(&self, from: u64, until: u64) -> impl Iterator<Item = &InForce> {
+        self.policies.iter().filter(move |of| of.from <= until && of.until >= from)
     }
 
-    fn cap(&self, from: u64, until: u64) -> u32 {
-        self.rates(from, until).max().unwrap_or(0)
+    /// The most entries that all of them allow in a minute, and the most sub-windows that one of them has.
+    fn least(&self, from: u64, until: u64) -> (u32, u32) {
+        let n = self.in_force(from, until).map(|of| of.n).min().unwrap_or(0);
+        (n, self.in_force(from, until).map(|of| of.sub_windows).max().unwrap_or(1))
     }
 
     /// The people who got in, in the order of the decisions. A user who took another place may have got in twice.
@@ -94,7 +95,11 @@ impl Auditor {
     }
 
     fn check_windows(&mut self, entries: &[Entry]) {
-        for (length_ms, subs) in [(60_000, 1), (60_000 / u64::from(self.sub_windows), self.sub_windows)] {
+        let mut lengths = vec![1];
+        lengths.extend(self.policies.iter().map(|of| of.sub_windows));
+        lengths.dedup();
+        for subs in lengths {
+            let length_ms = 60_000 / u64::from(subs);
             for (last, &Entry { ms: at, by_join, by_cut_off, .. }) in entries.iter().enumerate() {
                 self.judged.windows += 1;
                 let faults = self.faults(at.saturating_sub(length_ms), at);
@@ -105,7 +110,12 @@ impl Auditor {
                 // In a sub-window, what a primary admits that started cut off comes on top (what-can-go-wrong.md): each part is judged alone.
                 let of_part = |entry: &&Entry| subs == 1 || entry.by_cut_off == by_cut_off;
                 let count = entries[first..=last].iter().filter(of_part).count();
-                let cap = self.cap(entries[first].ms, at).div_ceil(subs) as usize;
+                let in_force = || self.in_force(entries[first].ms, at);
+                // Of other lengths nothing follows.
+                if subs > 1 && in_force().any(|of| of.sub_windows != subs) {
+                    continue;
+                }
+                let cap = in_force().map(|of| of.n.div_ceil(subs)).max().unwrap_or(0) as usize;
                 // A burst without a line may use the whole minute at once.
                 let burst = subs > 1 && (by_join || entries[first..=last].iter().any(|entry| entry.by_join));
                 if count > cap && !burst {
@@ -131,10 +141,29 @@ impl Auditor {
     /// Nobody enters before the zone opens, by the clock of the node that began its line. However often the state is lost, only clocks
     /// that are set ahead while their nodes run open it early.
     fn check_opening(&mut self, entries: &[Entry]) {
-        if self.opens_ms == 0 {
+        if self.policies.iter().all(|of| of.opens_ms == 0) {
             return;
         }
         self.judged.openings += 1;
+        // Until then, the policy of the start says when the zone opens.
+        let changed_ms = self.policies.get(1).map_or(u64::MAX, |of| of.from);
+        let is_of_start = self.policies[0].opens_ms != 0;
+        let in_order = move |entry: &Entry| is_of_start && entry.ms < changed_ms;
+        // After a change of the policy: by the clock that is ahead of all others.
+        let is_early = |entry: &&Entry| {
+            let all = || self.in_force(entry.ms, entry.ms);
+            let is_shut = |of: &InForce| {
+                entry.ms.cast_signed() + self.clocks_ms.0.max(0) < of.opens_ms - CLOCK_MS.cast_signed()
+            };
+            !in_order(entry) && all().all(is_shut)
+        };
+        if let Some(early) = entries.iter().find(is_early) {
+            let how = format!(
+                "user {} entered at {} ms, before the zone opens: {:?}",
+                early.user, early.ms, self.policies
+            );
+            self.breaks(Promise::TooEarly, how);
+        }
         let opens_ms = |at: u64| {
             let begun = self.openings.iter().filter(|(begun, _)| *begun <= at);
             begun
@@ -145,7 +174,9 @@ impl Auditor {
         };
         // Where no server was left that knew the zone's clock, the clock of the node counts, whatever it was set to.
         let is_early = |entry: &&Entry| {
-            entry.ms < opens_ms(entry.ms) && !self.nobody_knows_the_time(FIRST_SERVERS_MS, entry.ms)
+            in_order(entry)
+                && entry.ms < opens_ms(entry.ms)
+                && !self.nobody_knows_the_time(FIRST_SERVERS_MS, entry.ms)
         };
         if let Some(early) = entries.iter().find(is_early) {
             let opens_ms = opens_ms(early.ms);
@@ -159,15 +190,16 @@ impl Auditor {
 
     /// Nobody enters while as many people as may are inside.
     fn check_inside(&mut self, entries: &[Entry]) {
-        if self.max_active == 0 {
-            return;
-        }
         for &Entry { ms: at, user, .. } in entries {
+            let limits = || self.in_force(at, at).map(|of| of.max_active);
+            if limits().any(|most| most == 0) {
+                continue;
+            }
+            let most = limits().max().unwrap_or(0);
             self.judged.insides += 1;
             let inside = self.inside(entries, at, self.visit_idle_ms - 1_000);
-            if inside > self.max_active as usize {
-                let how =
-                    format!("{at} ms: user {user} makes it {inside} inside, {} may be", self.max_active);
+            if inside > most as usize {
+                let how = format!("{at} ms: user {user} makes it {inside} inside, {most} may be");
                 self.breaks(Promise::TooManyInside, how);
                 return;
             }
@@ -189,13 +221,15 @@ impl Auditor {
     /// noticed. After a wipe, people who left and whose entries are remembered count until they are idle.
     fn has_room(&self, entries: &[Entry], at: u64) -> bool {
         let idle_ms = self.visit_idle_ms * 3 / 2;
-        let spares =
-            |from: u64, until: u64| from <= at && at <= until.saturating_add(self.idle_ms * 9 / 4 + idle_ms);
+        let spares = |from: u64, until: u64| {
+            from <= at && at <= until.saturating_add(self.longest_idle_ms * 9 / 4 + idle_ms)
+        };
         let spared = self.lives.iter().any(|life| spares(life.until, life.until.saturating_add(RECOVERY_MS)))
             || self.silent.iter().any(|&(from, until, _)| spares(from, until))
             || self.wiped.iter().any(|&wiped| spares(wiped, wiped));
         let inside = || self.inside(entries, at, idle_ms) + self.unheard(entries, at, idle_ms);
-        self.max_active == 0 || !spared && inside() < self.max_active as usize
+        let limits = self.in_force(at, at).map(|of| of.max_active).filter(|most| *most > 0);
+        limits.min().is_none_or(|most| !spared && inside() < most as usize)
     }
 
     /// Whether a user polled as told from `from` to `until`.
@@ -276,32 +310,32 @@ impl Auditor {
                 })
         };
         let Some(last) = entries.iter().rev().find(is_ahead) else { return false };
-        let cap = self.rates(from, until).min().unwrap_or(0);
+        let cap = self.least(from, until);
         self.free_ms(entries, cap, last.ms, until) <= self.period_ms
     }
 
     /// How long slots were free from `from` to `until`: neither the minute nor the sub-window before had used all of them.
     /// Whoever was let in used a slot, with or without hearing of it.
-    fn free_ms(&self, entries: &[Entry], cap: u32, from: u64, until: u64) -> u64 {
+    fn free_ms(&self, entries: &[Entry], cap: (u32, u32), from: u64, until: u64) -> u64 {
         (from..until).step_by(STEP_MS).filter(|&at| self.free(entries, cap, at) > 0).count() as u64
             * STEP_MS as u64
     }
 
     /// How many slots passed unused from `from` to `until`: a slot that is free for a sub-window is one.
-    fn unused(&self, entries: &[Entry], cap: u32, from: u64, until: u64) -> u64 {
+    fn unused(&self, entries: &[Entry], cap: (u32, u32), from: u64, until: u64) -> u64 {
         let free: u64 = (from..until).step_by(STEP_MS).map(|at| self.free(entries, cap, at)).sum();
-        free * STEP_MS as u64 * u64::from(self.sub_windows) / 60_000
+        free * STEP_MS as u64 * u64::from(cap.1) / 60_000
     }
 
-    /// How many slots were free at an instant.
-    fn free(&self, entries: &[Entry], cap: u32, at: u64) -> u64 {
+    /// How many slots were free at an instant, of so many a minute in so many sub-windows.
+    fn free(&self, entries: &[Entry], (cap, sub_windows): (u32, u32), at: u64) -> u64 {
         let used = |length_ms: u64| {
             let decisions = self.decided.values().flatten();
             decisions.filter(|decision| decision.ms <= at && decision.ms + length_ms >= at).count()
         };
         let of_minute = (cap as usize).saturating_sub(used(60_000));
-        let of_sub_window = cap.div_ceil(self.sub_windows) as usize;
-        let free = of_minute.min(of_sub_window.saturating_sub(used(60_000 / u64::from(self.sub_windows))));
+        let of_sub_window = cap.div_ceil(sub_windows) as usize;
+        let free = of_minute.min(of_sub_window.saturating_sub(used(60_000 / u64::from(sub_windows))));
         if free > 0 && self.has_room(entries, at) { free as u64 } else { 0 }
     }
 
@@ -317,7 +351,7 @@ impl Auditor {
             if !self.quiet(from.saturating_sub(60_000), until) {
                 continue;
             }
-            let cap = self.rates(from, until).min().unwrap_or(0);
+            let (cap, sub_windows) = self.least(from, until);
             self.judged.minutes += 1;
             let waiting = (0..self.users.len())
                 .filter(|&user| {
@@ -344,11 +378,12 @@ impl Auditor {
             let count = within.len() + held;
             // So long these slots were free, and nobody else's. Whoever is next has been told the near period.
             let held_ms = held as u64 * (2 * self.period_ms.min(NEAR_PERIOD_MS) + 1_000);
-            let held_slots = (held_ms * u64::from(self.sub_windows)).div_ceil(60_000);
+            let held_slots = (held_ms * u64::from(sub_windows)).div_ceil(60_000);
             let least = cap as usize * 8 / 10;
             if waiting > cap.div_ceil(10) as usize + 2
                 && count < least
-                && self.unused(entries, cap, from, until) > (cap as usize - least) as u64 + held_slots
+                && self.unused(entries, (cap, sub_windows), from, until)
+                    > (cap as usize - least) as u64 + held_slots
             {
                 let how = format!(
                     "{count} of {cap} slots were used from {from} ms to {until} ms while {waiting} people waited"

@@ -184,8 +184,12 @@ impl Auditor {
 
     /// The policy before an operator's last change may stay in force: no server said that the change is made, or it may be lost.
     pub(crate) fn keep_policy_before(&mut self) {
-        if let [.., before, _] = &mut self.policies[..] {
-            before.1 = u64::MAX;
+        if let [.., before, last] = &mut self.policies[..] {
+            before.until = u64::MAX;
+            // Then nobody enters.
+            if before.keeps_out {
+                self.held.push((last.from, u64::MAX));
+            }
         }
     }
 
@@ -213,8 +217,9 @@ impl Auditor {
 
     /// A node began a line with this epoch and number, because it had none. Its clock is ahead by this much.
     pub(crate) fn line_begins(&mut self, now: u64, (epoch, number): Ticket, ahead_ms: i64) {
-        if self.opens_ms != 0 {
-            self.openings.push((now, u64::try_from(self.opens_ms - ahead_ms).unwrap_or(0)));
+        let opens_ms = self.policies[0].opens_ms;
+        if opens_ms != 0 {
+            self.openings.push((now, u64::try_from(opens_ms - ahead_ms).unwrap_or(0)));
         }
         if !self.begun.contains(&(epoch, number)) {
             self.begun.push((epoch, number));

@@ -22,7 +22,7 @@ impl Auditor {
     fn least_ahead(&self, call: &Call) -> Option<u64> {
         let &Call { asked, now, user, ticket, .. } = call;
         // The people in front may have been silent for an idle time, and are there unless a fault of that time took them.
-        let lately = asked.saturating_sub(self.idle_ms + RECOVERY_MS);
+        let lately = asked.saturating_sub(self.longest_idle_ms + RECOVERY_MS);
         let was_dealt_lately =
             || self.undealt.iter().any(|&(_, until)| until.saturating_add(VIEW_MS) > asked);
         if self.is_disturbed(lately, now) || was_dealt_lately() {

@@ -2,8 +2,13 @@
 //!
 //! Invariant: a suite's choices come from its own random numbers, so the rest of the plan stays as it is.
 
-use super::{Copied, Cut, Dice, Fault, Kind, Plan, Stay, User};
+use admission::{Mode, Policy};
+
+use super::{Copied, Cut, Dice, Fault, Kind, OPENS_AFTER_S, Plan, Stay, User, set_name};
 use crate::{cluster::START_UNIX_MS, seed::Random};
+
+/// What a suite adds to a plan.
+type Addition = fn(Plan) -> Plan;
 
 impl Plan {
     /// The same run in which keys of the zone vanish, one at a time.
@@ -242,6 +247,83 @@ impl Plan {
         self
     }
 
+    /// The same run with an operator who changes everything that a policy says of who may enter.
+    pub(crate) fn with_changes(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0xC4A2_6E50));
+        if dice.chance(30) {
+            self = self.with_people_inside();
+        }
+        let Policy { admit_per_minute: n, max_active, polling_period_ms, .. } = self.policy;
+        let periods = self.faults.iter().filter_map(|(_, fault)| match fault {
+            Fault::Period { period_ms } => Some(*period_ms),
+            _ => None,
+        });
+        // At least three polling periods. And whoever reaches no server that reaches the store is dropped after that time.
+        let longest_s =
+            self.faults.iter().map(|(_, fault)| fault.lasts_ms()).max().unwrap_or(0).div_ceil(500);
+        let polls_s = (3 * periods.chain([polling_period_ms]).max().unwrap_or(0)).div_ceil(1_000);
+        let least_idle_s = u64::from(polls_s).max(longest_s.min(60));
+        let idle_times: Vec<u32> =
+            [10, 20, 60, 120].into_iter().filter(|idle_s| u64::from(*idle_s) >= least_idle_s).collect();
+        for _ in 0..dice.between(1, 5) {
+            let at_ms = dice.between(3_000, self.ends_ms - 90_000);
+            let n = dice.one_of(&[1, n, n.div_ceil(2), n * 2, n * 5]);
+            let mode = dice.one_of(&[Mode::Auto, Mode::Auto, Mode::Hold, Mode::Open, Mode::Closed]);
+            let change = Fault::Change { n, mode };
+            let of = |name: &str, value: u32| Fault::Set { name: set_name(name).expect("a name"), value };
+            let sub_windows = of("sub_windows", dice.one_of(&[1, 2, 4, 10, 60]));
+            let idle = of("idle_timeout_s", dice.one_of(&idle_times));
+            let opens = of(OPENS_AFTER_S, dice.one_of(&[0, 30, 60, 90, 120]));
+            let inside =
+                of("max_active", dice.one_of(&[0, 1, max_active.div_ceil(2), max_active, max_active * 2]));
+            let last = if max_active > 0 { inside } else { change };
+            let recreate = Fault::Recreate { for_ms: dice.between(0, 5_000) };
+            // The event of a draw says when the zone opens, and keeps it from being deleted.
+            let [opens, recreate] = if self.draw_s > 0 { [change; 2] } else { [opens, recreate] };
+            let fault = dice.one_of(&[change, change, sub_windows, idle, opens, recreate, last]);
+            self.faults.push((at_ms, fault));
+            // And back.
+            if let (Fault::Change { .. }, true) = (fault, dice.chance(60)) {
+                let after_ms = dice.one_of(&[500, 10_000, 40_000]);
+                let at_ms = at_ms + dice.between(0, after_ms);
+                self.faults
+                    .push((at_ms, Fault::Change { n: self.policy.admit_per_minute, mode: Mode::Auto }));
+            }
+        }
+        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
+        self
+    }
+
+    /// The same run with what two to four of the suites add, because what they add comes together, too.
+    pub(crate) fn mixed(self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0x0313_0D1F));
+        // One of those that contradict each other: a zone has one period, and begins once.
+        let all: [&[Addition]; 10] = [
+            &[Self::with_storms, Self::with_long_periods],
+            &[Self::with_a_file],
+            &[Self::with_one_asked],
+            &[Self::with_busy_servers],
+            &[Self::with_people_inside],
+            &[Self::with_a_draw, Self::with_an_opening],
+            &[Self::with_keys_lost],
+            &[Self::with_moves],
+            &[Self::with_tickets_misused],
+            &[Self::with_changes],
+        ];
+        let mut wanted = dice.between(2, 4);
+        let mut left = all.len() as u64;
+        let mut plan = self;
+        for group in all {
+            let add = group[dice.below(group.len())];
+            if dice.between(1, left) <= wanted {
+                plan = add(plan);
+                wanted -= 1;
+            }
+            left -= 1;
+        }
+        plan
+    }
+
     /// A run near this one, of a fault that was mended: events come at other times, last shorter, or not at all, or twice, and the people
     /// are others. In a third of the runs, what happened in another one comes on top. What a mend forgot is near the fault.
     pub(crate) fn varied(mut self, seed: u64, other: &Self) -> Self {
@@ -255,11 +337,14 @@ impl Plan {
             matches!(fault, Fault::WrongKey { .. } | Fault::ChangeKey { .. } | Fault::ForgetKey { .. })
         };
         if dice.chance(33) && other.data_nodes <= self.data_nodes && other.voters <= self.voters {
+            // These fit the run that they come from.
+            let is_of_policy =
+                |fault: Fault| matches!(fault, Fault::Set { name, .. } if name != "sub_windows");
             let can_come = |fault: Fault| {
                 let is_here = fault.server().is_none_or(|server| server < self.servers);
                 // Whoever reaches no server for the idle time is dropped.
-                let is_short = fault.lasts_ms() < u64::from(self.policy.idle_timeout_s) * 300;
-                is_here && is_short && !changes_keys(fault)
+                let is_short = fault.lasts_ms() < u64::from(self.shortest_idle_s()) * 300;
+                is_here && is_short && !changes_keys(fault) && !is_of_policy(fault)
             };
             let others: Vec<_> = other.faults.iter().copied().filter(|(_, fault)| can_come(*fault)).collect();
             self.faults.extend(others);

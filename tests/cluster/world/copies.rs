@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use super::{PATIENCE_MS, RETRY_MS, Server, Shows, World};
 use crate::{
     auditor::Exchange,
+    client::lock,
     plan::{Copied, User},
     seed::Random,
 };
@@ -76,9 +77,11 @@ impl World {
 
     async fn exchange(&self, server: &Server, pass: &PassClaims, age_s: u64) {
         let asked = self.now();
+        let (_, seq) = lock(&self.net).dealt((pass.epoch, pass.seq));
+        let by_store = PassClaims { seq, ..*pass };
         let visit = async {
             server.client.runs().await;
-            let visit = server.gate.visit_of(&self.zone, pass, age_s, 0, asked / 1_000).await;
+            let visit = server.gate.visit_of(&self.zone, &by_store, age_s, 0, asked / 1_000).await;
             server.client.runs().await;
             visit
         };

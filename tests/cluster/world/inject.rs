@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::World;
 use crate::{
     client::lock,
-    plan::{Cut, Fault},
+    plan::{Cut, Fault, with_value},
 };
 
 impl World {
@@ -125,6 +125,8 @@ impl World {
             Fault::Period { period_ms } => {
                 self.change(|policy| Policy { polling_period_ms: period_ms, ..policy }).await;
             }
+            Fault::Set { name, value } => self.change(|policy| with_value(policy, name, value)).await,
+            Fault::Recreate { .. } => self.recreate(pause).await,
             Fault::HalfMove { number, .. } => {
                 if !lock(&self.net).cluster.half_move(now, number) {
                     return;
