@@ -262,7 +262,7 @@ test("a page waits on if another tab leaves before it has asked", async (t, kind
   };
   const at = await page(t, `${url}/cart`);
   await rank_is(at, "1");
-  assert.equal(await joined(), 1);
+  await until("the place is counted", async () => (await joined()) === 1);
   // As another tab does, whose visit is over.
   await at.evaluate(() => fetch("/.weir/leave", { method: "POST" }));
   await until("another place is taken", async () => (await joined()) === 2);
