@@ -692,12 +692,19 @@ impl Auditor {
         self.disturb(from, from);
     }
 
-    /// Whether an operator had deleted the zone, or has just defined it again, so that not all servers serve it at `at`.
-    fn may_be_unserved(&self, at: u64) -> bool {
+    /// Whether an operator had deleted the zone, or has just defined it again, so that this server may not serve it at `at`. It hears of that
+    /// once it reaches the store.
+    fn may_be_unserved(&self, server: usize, at: u64) -> bool {
+        let is_cut_since = |from: u64| {
+            let silent =
+                self.silent.iter().filter(|(.., of)| *of == server).map(|&(cut, until, _)| (cut, until));
+            let mut cuts = self.divided.iter().copied().chain(silent);
+            cuts.any(|(cut, until)| cut <= from + 1_000 && at <= until + VIEW_MS)
+        };
         let again = |from: u64| self.policies.iter().find(|of| of.from > from && !of.is_deleted);
-        let until = |from: u64| again(from).map_or(u64::MAX, |of| of.from + RECOVERY_MS);
-        let mut deleted = self.policies.iter().filter(|of| of.is_deleted);
-        deleted.any(|of| of.from <= at && at < until(of.from))
+        let not_yet = |of: &InForce| at < of.from + RECOVERY_MS || is_cut_since(of.from);
+        let mut deleted = self.policies.iter().filter(|of| of.is_deleted && of.from <= at);
+        deleted.any(|of| again(of.from).is_none_or(not_yet))
     }
 
     /// A call decided to let a ticket's holder in.
@@ -928,7 +935,7 @@ impl Auditor {
             }
             Err(Refusal::UnknownZone) if self.in_force(asked, now).any(|of| of.is_deleted) => {}
             // A server that does not serve the zone asks the store whether it is there, and says so if it may be.
-            Err(Refusal::StoreAway { .. }) if self.may_be_unserved(now) => {}
+            Err(Refusal::StoreAway { .. }) if self.may_be_unserved(server, now) => {}
             Err(refusal) => {
                 // A server that started later may not know the ticket. A holder who was let in meanwhile waits for the pass.
                 let seen = &self.users[user];

@@ -208,12 +208,12 @@ const FLOORS_OF_CHANGES: [(&str, u64); 4] = [
 /// The same where several of these come together.
 const FLOORS_OF_MIXED: [(&str, u64); 8] = [
     ("windows", 3_500),
-    ("pairs in order", 15_000),
-    ("minutes of slots", 35),
+    ("pairs in order", 7_000),
+    ("minutes of slots", 30),
     ("states in Redis", 0),
-    ("openings", 12),
+    ("openings", 8),
     ("entries with people inside", 600),
-    ("tickets refused by other keys", 1_500),
+    ("tickets refused by other keys", 1_000),
     ("numbers of a draw", 5_000),
 ];
 

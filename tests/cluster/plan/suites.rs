@@ -247,6 +247,26 @@ impl Plan {
         self
     }
 
+    /// The same run with other numbers: few or many entries a minute, odd sub-windows, and up to five servers.
+    fn with_other_sizes(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0x512E_5000));
+        let n = dice.one_of(&[1, 2, 3, 7, 100, 250]);
+        self.policy.admit_per_minute = n;
+        self.policy.sub_windows = dice.one_of(&[1, 2, 3, 7, 10, 60]);
+        self.policy.pass_ttl_s = dice.one_of(&[60, 61, 600, 3_600]);
+        self.policy.idle_timeout_s = dice.one_of(&[60, 60, 75, 180]);
+        self.servers = self.servers.max(usize::try_from(dice.between(1, 5)).expect("few"));
+        self.server_sides = (0..self.servers).map(|server| server % 2).collect();
+        // In some runs nobody ever waits for long.
+        self.users.truncate(dice.one_of(&[3, 12, 80, usize::MAX]));
+        for (_, fault) in &mut self.faults {
+            if let Fault::Change { n: changed, .. } = fault {
+                *changed = dice.one_of(&[n, n * 2, n.div_ceil(2)]);
+            }
+        }
+        self
+    }
+
     /// The same run with an operator who changes everything that a policy says of who may enter.
     pub(crate) fn with_changes(mut self) -> Self {
         let mut dice = Dice(Random::of(self.seed ^ 0xC4A2_6E50));
@@ -298,7 +318,8 @@ impl Plan {
     pub(crate) fn mixed(self) -> Self {
         let mut dice = Dice(Random::of(self.seed ^ 0x0313_0D1F));
         // One of those that contradict each other: a zone has one period, and begins once.
-        let all: [&[Addition]; 10] = [
+        let all: [&[Addition]; 11] = [
+            &[Self::with_other_sizes],
             &[Self::with_storms, Self::with_long_periods],
             &[Self::with_a_file],
             &[Self::with_one_asked],
