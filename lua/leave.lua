@@ -53,17 +53,16 @@ end
 
 -- When the marks of who left of a segment end; 0 for none.
 local function left_until_of(s)
-  local row = call('HGET', KEYS[4], 'v' .. int(s.index))
-  return row and tonumber(string.match(row, '%d+ %d+ (%d+)')) or 0
+  local _, _, left_until = read_visits_row(call('HGET', KEYS[4], 'v' .. int(s.index)))
+  return left_until or 0
 end
 
 -- Marks the visit as left, so that servers know it, and counts it no more. If it was not counted, it was one of those who had not shown
 -- themselves.
 local function end_visit(s, bit)
   local row = 'v' .. int(s.index)
-  local turned, left_rev, left_until = string.match(call('HGET', KEYS[4], row) or '', '(%d+) (%d+) (%d+)')
-  turned, left_rev = tonumber(turned) or floor(z.now / visit_generation_ms()), tonumber(left_rev) or 0
-  left_until = tonumber(left_until) or 0
+  local turned, left_rev, left_until, idle = read_visits_row(call('HGET', KEYS[4], row))
+  turned, left_rev, left_until = turned or floor(z.now / visit_generation_ms()), left_rev or 0, left_until or 0
   if left_until > 0 and left_until <= z.now then
     call('UNLINK', s.left_key)
     left_rev, left_until = 0, 0
@@ -80,7 +79,7 @@ local function end_visit(s, bit)
   elseif is_new then
     z.unseen = max(z.unseen - 1, 0)
   end
-  call('HSET', KEYS[4], row, visits_row(turned, left_rev, left_until))
+  call('HSET', KEYS[4], row, visits_row(turned, left_rev, left_until, idle))
 end
 
 local function leave_one(epoch, seq, proof, address)

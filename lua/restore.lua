@@ -339,7 +339,7 @@ end
 -- Marks those whose visits ended, so that all servers know it, and counts them no more.
 local function merge_left(s, bits)
   local row = 'v' .. int(s.index)
-  local turned = tonumber(string.match(call('HGET', KEYS[4], row) or '', '%d+')) or floor(z.now / visit_generation_ms())
+  local turned, _, _, idle = read_visits_row(call('HGET', KEYS[4], row))
   call('SET', KEYS[6], bits)
   call('BITOP', 'OR', s.left_key, s.left_key, KEYS[6])
   call('PEXPIRE', s.left_key, 2 * IDLE_AGE * visit_generation_ms())
@@ -348,7 +348,8 @@ local function merge_left(s, bits)
   call('BITOP', 'XOR', s.in_key, s.in_key, KEYS[6])
   reset_ages(s.visit_ages)
   note_inside(s.index, 0)
-  call('HSET', KEYS[4], row, visits_row(turned, z.rev, z.now + IDLE_AGE * visit_generation_ms()))
+  turned = turned or floor(z.now / visit_generation_ms())
+  call('HSET', KEYS[4], row, visits_row(turned, z.rev, z.now + IDLE_AGE * visit_generation_ms(), idle))
   call('DEL', KEYS[6], KEYS[7])
 end
 for i = 1, taken == 1 and z.max_active > 0 and #segments or 0 do

@@ -593,9 +593,15 @@ local function note_entries(count)
   take_slots(count)
 end
 
--- The row of a segment with people inside.
-local function visits_row(generation, left_rev, left_until)
-  return int(generation) .. ' ' .. int(left_rev) .. ' ' .. int(left_until)
+-- The row of a segment with people inside. `idle` is the idle time by which its ages count, that of the policy if there was no row.
+local function visits_row(generation, left_rev, left_until, idle)
+  return int(generation) .. ' ' .. int(left_rev) .. ' ' .. int(left_until) .. ' ' .. int(idle or z.visit_idle)
+end
+
+-- The four numbers of such a row; nothing if there is none. Earlier versions wrote no idle time.
+local function read_visits_row(row)
+  local turned, left_rev, left_until, idle = string.match(row or '', '(%d+) (%d+) (%d+) ?(%d*)')
+  return tonumber(turned), tonumber(left_rev), tonumber(left_until), tonumber(idle)
 end
 
 -- So many more of a segment are inside.

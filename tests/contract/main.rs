@@ -148,6 +148,7 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         freed_segment_keeps_its_longest_life,
         who_asks_a_server_that_is_cut_off_keeps_the_place,
         nobody_is_spared_for_a_server_that_retired,
+        visits_count_for_an_idle_time_that_was_made_longer,
         a_server_that_nobody_asked_knows_nothing_of_a_lost_state,
         a_full_segment_in_which_nobody_waits_is_freed,
         visits_far_from_the_line_end,

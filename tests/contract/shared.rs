@@ -522,6 +522,29 @@ pub(crate) async fn nobody_is_spared_for_a_server_that_retired(backend: &InRedis
     }
 }
 
+/// Visits that are open when their idle time is made longer count for the longer one, and end then.
+pub(crate) async fn visits_count_for_an_idle_time_that_was_made_longer(backend: &InRedis, zone: &ZoneId) {
+    let idle = |visit_idle_s| Policy { max_active: 2, visit_idle_s, ..policy() };
+    let store = backend.open().await;
+    let began_ms = store.line(zone).put(idle(30)).await.expect("put").now_ms;
+    store.line(zone).join(2).await.expect("joins").verdicts.iter().for_each(|verdict| {
+        entry(verdict);
+    });
+    let mut counts = Vec::new();
+    for second in 1..=200 {
+        store.hold_clock(began_ms + second * 1_000);
+        if second == 27 {
+            store.line(zone).put(idle(120)).await.expect("put");
+        }
+        store.line(zone).visits(Vec::new()).await.expect("reported");
+        let view = store.line(zone).beat(Vec::new(), 0).await.expect("beats");
+        if [26, 146, 200].contains(&second) {
+            counts.push(inside(&view).0);
+        }
+    }
+    assert_eq!(counts, [2, 2, 0]);
+}
+
 /// After a loss slots count as taken that nobody may have had, and after the next one, too. Nobody is counted for them.
 pub(crate) async fn nobody_entered_by_what_is_presumed(backend: &InRedis, zone: &ZoneId) {
     let (a, b) = (backend.open().await, backend.open().await);

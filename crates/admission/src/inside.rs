@@ -40,12 +40,28 @@ struct Part {
     left_until_ms: u64,
     /// The generation up to which the ages count.
     generation: u64,
+    /// The idle time by which they count.
+    idle_s: u32,
 }
 
 impl Part {
-    fn new(generation: u64) -> Box<Self> {
-        let none = [0; SEGMENT_WORDS];
-        Box::new(Self { inside: none, ages: Ages::NONE, left: none, left_until_ms: 0, generation })
+    fn new(policy: &Policy, now_ms: u64) -> Box<Self> {
+        let (none, generation) = ([0; SEGMENT_WORDS], now_ms / visit_generation_ms(policy));
+        let idle_s = policy.visit_idle_s;
+        Box::new(Self { inside: none, ages: Ages::NONE, left: none, left_until_ms: 0, generation, idle_s })
+    }
+
+    /// Goes on by the policy's idle time. If it is another one, ages count in another unit from now on, and proofs of visits end at another
+    /// time: everybody counts as just active.
+    fn count_by(&mut self, policy: &Policy, now_ms: u64) {
+        if self.idle_s == policy.visit_idle_s {
+            return;
+        }
+        (self.ages, self.idle_s) = (Ages::NONE, policy.visit_idle_s);
+        self.generation = now_ms / visit_generation_ms(policy);
+        if self.left_until_ms > 0 {
+            self.left_until_ms = self.left_until_ms.max(now_ms + visit_ms(policy));
+        }
     }
 
     fn count(&self) -> u64 {
@@ -200,8 +216,7 @@ impl Inside {
             return;
         }
         let (segment, ticket) = split(seq);
-        let generation = now_ms / visit_generation_ms(policy);
-        let part = self.parts.entry(segment).or_insert_with(|| Part::new(generation));
+        let part = self.parts.entry(segment).or_insert_with(|| Part::new(policy, now_ms));
         let (word, bit) = (ticket / 64, 1 << (ticket % 64));
         self.count += u64::from((bit & !part.inside[word]).count_ones());
         part.inside[word] |= bit;
@@ -227,8 +242,7 @@ impl Inside {
             return;
         }
         let (segment, ticket) = split(seq);
-        let generation = now_ms / visit_generation_ms(policy);
-        let part = self.parts.entry(segment).or_insert_with(|| Part::new(generation));
+        let part = self.parts.entry(segment).or_insert_with(|| Part::new(policy, now_ms));
         part.forget_left(now_ms);
         let (word, bit) = (ticket / 64, 1 << (ticket % 64));
         let is_new = part.left[word] & bit == 0;
@@ -251,10 +265,11 @@ impl Inside {
         let generation = now_ms / visit_generation_ms(policy);
         let seen = by_segment(seen);
         for segment in seen.keys() {
-            self.parts.entry(*segment).or_insert_with(|| Part::new(generation));
+            self.parts.entry(*segment).or_insert_with(|| Part::new(policy, now_ms));
         }
         self.parts.retain(|segment, part| {
             part.forget_left(now_ms);
+            part.count_by(policy, now_ms);
             let note_activity =
                 |part: &mut Part| seen.get(segment).map_or(0, |seen| part.note_activity(seen));
             // A report may be late. Whoever was active before a generation ended must not be taken for idle by its end.
