@@ -54,7 +54,7 @@ end
 -- When the marks of who left of a segment end; 0 for none.
 local function left_until_of(s)
   local _, _, left_until = read_visits_row(call('HGET', KEYS[4], 'v' .. int(s.index)))
-  return left_until or 0
+  return left_until
 end
 
 -- Marks the visit as left, so that servers know it, and counts it no more. If it was not counted, it was one of those who had not shown
@@ -62,15 +62,14 @@ end
 local function end_visit(s, bit)
   local row = 'v' .. int(s.index)
   local turned, left_rev, left_until, idle = read_visits_row(call('HGET', KEYS[4], row))
-  turned, left_rev, left_until = turned or floor(z.now / visit_generation_ms()), left_rev or 0, left_until or 0
   if left_until > 0 and left_until <= z.now then
     call('UNLINK', s.left_key)
     left_rev, left_until = 0, 0
   end
   local is_new = call('SETBIT', s.left_key, bit, 1) == 0
   if is_new then
-    left_rev, left_until = z.rev, z.now + IDLE_AGE * visit_generation_ms()
-    call('PEXPIRE', s.left_key, 2 * IDLE_AGE * visit_generation_ms())
+    left_rev, left_until = z.rev, z.now + visit_ms()
+    call('PEXPIRE', s.left_key, 2 * visit_ms())
     note_inside(s.index, 0)
   end
   if call('SETBIT', s.in_key, bit, 0) == 1 then

@@ -69,7 +69,7 @@ if ends then
   if is_blind() then
     begin_blind()
   elseif z.max_active > 0 then
-    z.unseen, z.unseen_until, z.unseen_told = inside, z.now + IDLE_AGE * visit_generation_ms(), 1
+    z.unseen, z.unseen_until, z.unseen_told = inside, z.now + visit_ms(), 1
   end
   z.live, z.present, z.appointed, z.due_base = 0, 0, 0, z.now - z.paused
   -- Nothing is on the list any more, and nothing has to be.

@@ -342,14 +342,13 @@ local function merge_left(s, bits)
   local turned, _, _, idle = read_visits_row(call('HGET', KEYS[4], row))
   call('SET', KEYS[6], bits)
   call('BITOP', 'OR', s.left_key, s.left_key, KEYS[6])
-  call('PEXPIRE', s.left_key, 2 * IDLE_AGE * visit_generation_ms())
+  call('PEXPIRE', s.left_key, 2 * visit_ms())
   call('BITOP', 'AND', KEYS[6], s.in_key, s.left_key)
   z.inside = max(z.inside - call('BITCOUNT', KEYS[6]), 0)
   call('BITOP', 'XOR', s.in_key, s.in_key, KEYS[6])
   reset_ages(s.visit_ages)
   note_inside(s.index, 0)
-  turned = turned or floor(z.now / visit_generation_ms())
-  call('HSET', KEYS[4], row, visits_row(turned, z.rev, z.now + IDLE_AGE * visit_generation_ms(), idle))
+  call('HSET', KEYS[4], row, visits_row(turned, z.rev, z.now + visit_ms(), idle))
   call('DEL', KEYS[6], KEYS[7])
 end
 for i = 1, taken == 1 and z.max_active > 0 and #segments or 0 do
@@ -377,7 +376,7 @@ if taken == 1 and z.max_active > 0 then
     if missing > z.inside - inside_before then begin_blind() else most = before + missing end
   end
   if most then
-    if is_blind() or most > before then z.unseen_until = z.now + IDLE_AGE * visit_generation_ms() end
+    if is_blind() or most > before then z.unseen_until = z.now + visit_ms() end
     z.unseen, z.unseen_told = max(most - z.inside, 0), 1
   end
 end

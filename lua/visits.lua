@@ -65,8 +65,8 @@ for i = 1, tonumber(ARGV[from]) do
   local kept = rows[i]
   -- If the list was lost, these may be there still. Of whom they tell is counted as unseen.
   if not kept then call('UNLINK', v.in_key, v.left_key, unpack(v.ages)) end
-  local turned, left_rev, left_until, counted_by = read_visits_row(kept)
-  v.turned, v.left_rev, v.left_until = turned or generation, left_rev or 0, left_until or 0
+  local counted_by
+  v.turned, v.left_rev, v.left_until, counted_by = read_visits_row(kept)
   if z.max_active == 0 then
     z.inside = max(z.inside - call('BITCOUNT', v.in_key), 0)
     drop(v)
@@ -76,13 +76,13 @@ for i = 1, tonumber(ARGV[from]) do
       call('UNLINK', v.left_key)
       v.left_rev, v.left_until = 0, 0
     end
-    if counted_by and counted_by ~= z.visit_idle then
+    if counted_by ~= z.visit_idle then
       -- Ages count in another unit from now on, and proofs of visits end at another time: everybody counts as just active.
       call('UNLINK', unpack(v.ages))
       v.turned = generation
       if v.left_until > 0 then
-        v.left_until = max(v.left_until, z.now + IDLE_AGE * visit_generation_ms())
-        call('PEXPIRE', v.left_key, 2 * IDLE_AGE * visit_generation_ms())
+        v.left_until = max(v.left_until, z.now + visit_ms())
+        call('PEXPIRE', v.left_key, 2 * visit_ms())
       end
     end
     local seen_at, seen = tonumber(ARGV[at + 3]), ARGV[at + 4]
@@ -95,7 +95,7 @@ for i = 1, tonumber(ARGV[from]) do
     end
     by_bits[v.index] = call('BITCOUNT', v.in_key)
     if v.left_until > 0 or by_bits[v.index] > 0 then
-      local row = visits_row(generation, v.left_rev, v.left_until)
+      local row = visits_row(generation, v.left_rev, v.left_until, z.visit_idle)
       if row ~= kept then call('HSET', KEYS[4], v.row, row) end
     elseif kept or #seen > 0 then
       drop(v)

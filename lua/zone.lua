@@ -169,6 +169,8 @@ local function sub_window_ms() return floor(MINUTE_MS / z.subs) end
 local function admit_per_sub_window() return floor((z.n + z.subs - 1) / z.subs) end
 local function generation_ms() return floor(z.idle * 1000 / 12) end
 local function visit_generation_ms() return floor(z.visit_idle * 375 / 4) end
+-- How long a visit is counted without activity, while reports come.
+local function visit_ms() return IDLE_AGE * visit_generation_ms() end
 -- Whether the order is still to be drawn. Such a zone is held: nobody enters, and there is no front.
 local function is_undrawn() return z.draw > 0 and z.draw ~= z.drawn end
 local function is_auto() return z.mode == AUTO and not is_undrawn() end
@@ -317,6 +319,7 @@ local function read_segments()
   if count == 0 then return 8 end
   local names = {}
   for i = 1, count do names[i] = ARGV[7 + i] end
+  for i = 1, z.max_active > 0 and count or 0 do names[count + i] = 'v' .. ARGV[7 + i] end
   local rows = call('HMGET', KEYS[4], unpack(names))
   for i = 1, count do
     local index, from = tonumber(names[i]), FIXED + (i - 1) * PER_SEGMENT
@@ -327,6 +330,7 @@ local function read_segments()
       ages = { KEYS[from + 3], KEYS[from + 4], KEYS[from + 5], KEYS[from + 6] },
       entry_key = KEYS[from + 7], lost_key = KEYS[from + 8], in_key = KEYS[from + 9],
     }
+    s.has_visits = rows[count + i]
     if rows[i] then
       local live, present, generation, seen_all, rev, front, near, stamped, ended = read_row(rows[i])
       s.live, s.present, s.rev = tonumber(live), tonumber(present), tonumber(rev)
@@ -593,15 +597,16 @@ local function note_entries(count)
   take_slots(count)
 end
 
--- The row of a segment with people inside. `idle` is the idle time by which its ages count, that of the policy if there was no row.
+-- The row of a segment with people inside. `idle` is the idle time by which its ages count.
 local function visits_row(generation, left_rev, left_until, idle)
-  return int(generation) .. ' ' .. int(left_rev) .. ' ' .. int(left_until) .. ' ' .. int(idle or z.visit_idle)
+  return int(generation) .. ' ' .. int(left_rev) .. ' ' .. int(left_until) .. ' ' .. int(idle)
 end
 
--- The four numbers of such a row; nothing if there is none. Earlier versions wrote no idle time.
+-- The four numbers of such a row, or those of a row that begins now. Earlier versions wrote no idle time.
 local function read_visits_row(row)
-  local turned, left_rev, left_until, idle = string.match(row or '', '(%d+) (%d+) (%d+) ?(%d*)')
-  return tonumber(turned), tonumber(left_rev), tonumber(left_until), tonumber(idle)
+  local generation, left_rev, left_until, idle = string.match(row or '', '(%d+) (%d+) (%d+) ?(%d*)')
+  return tonumber(generation) or floor(z.now / visit_generation_ms()), tonumber(left_rev) or 0, tonumber(left_until) or 0,
+    tonumber(idle) or z.visit_idle
 end
 
 -- So many more of a segment are inside.
@@ -617,7 +622,7 @@ local function begin_visit(s, bit)
   local row = 'v' .. int(s.index)
   if not call('HGET', KEYS[4], row) then
     call('UNLINK', s.in_key)
-    call('HSET', KEYS[4], row, visits_row(floor(z.now / visit_generation_ms()), 0, 0))
+    call('HSET', KEYS[4], row, visits_row(read_visits_row()))
   end
   note_inside(s.index, 1 - call('SETBIT', s.in_key, bit, 1))
 end
@@ -1000,7 +1005,7 @@ local function missing_part(has_list)
     if s.ended > 0 and s.index >= z.base and s.live + s.stamped > 0 then parts[#parts + 1] = s.lost_key end
     if s.live == 0 and (s.stamped == 0 or s.index < z.base) then freed[s.index] = s end
     -- A script that marks who is inside, or who left, would begin it anew, and those who are inside would count no more.
-    if z.max_active > 0 and call('HGET', KEYS[4], 'v' .. int(s.index)) then parts[#parts + 1] = s.in_key end
+    if s.has_visits then parts[#parts + 1] = s.in_key end
   end
   if next(freed) then add_kept(freed, parts) end
   if #parts == 0 or call('EXISTS', unpack(parts)) == #parts then return nil end

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import http from "node:http";
 import { test as all } from "node:test";
-import { Weir, axe, context, page, shot, until, zone } from "./harness.mjs";
+import { Weir, axe, context, joined, page, shot, until, zone } from "./harness.mjs";
 import { PROXIES, page_status, proxy } from "./proxies.mjs";
 
 const tests = [];
@@ -256,16 +256,12 @@ test("a browser that sends no cookies is told so, and takes two places at most",
 
 test("a page waits on if another tab leaves before it has asked", async (t, kind) => {
   const { weir, url, move } = await site(t, kind, HELD);
-  const joined = async () => {
-    const metrics = await (await fetch(`${weir.admin_url}/metrics`)).text();
-    return Number(/^weir_zone_joined_total\{zone="SITE"\} (\d+)$/m.exec(metrics)?.[1]);
-  };
   const at = await page(t, `${url}/cart`);
   await rank_is(at, "1");
-  await until("the place is counted", async () => (await joined()) === 1);
+  await until("the place is counted", async () => (await joined(weir, "SITE")) === 1);
   // As another tab does, whose visit is over.
   await at.evaluate(() => fetch("/.weir/leave", { method: "POST" }));
-  await until("another place is taken", async () => (await joined()) === 2);
+  await until("another place is taken", async () => (await joined(weir, "SITE")) === 2);
   move();
   await until("the site shows its page", async () => (await at.textContent("h1")).trim() === "GET /cart");
 }, ["nginx", "traefik"]);

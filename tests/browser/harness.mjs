@@ -89,6 +89,12 @@ export async function page(t, url, options = {}) {
   return opened;
 }
 
+/// How many places of a zone were taken, as the metrics say: up to a second late.
+export async function joined(weir, id) {
+  const metrics = await (await fetch(`${weir.admin_url}/metrics`)).text();
+  return Number(new RegExp(`^weir_zone_joined_total\\{zone="${id}"\\} (\\d+)$`, "m").exec(metrics)?.[1] ?? 0);
+}
+
 /// Saves a screenshot under target/browser for somebody who wants to see the page: only with WEIR_SCREENSHOTS=1. No test judges by it, and
 /// on a busy machine a browser may take longer for a picture than a test waits.
 export async function shot(page, name) {

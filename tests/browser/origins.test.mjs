@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import http from "node:http";
 import { test } from "node:test";
-import { Weir, context, until, zone } from "./harness.mjs";
+import { Weir, context, joined, until, zone } from "./harness.mjs";
 
 const HELD = zone("Z", { mode: "hold" });
 
@@ -15,11 +15,6 @@ async function elsewhere(t) {
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
   t.after(() => server.close().closeAllConnections());
   return `http://localhost:${server.address().port}`;
-}
-
-async function joined(weir) {
-  const metrics = await (await fetch(`${weir.admin_url}/metrics`)).text();
-  return Number(/^weir_zone_joined_total\{zone="Z"\} (\d+)$/m.exec(metrics)?.[1] ?? 0);
 }
 
 /// How many requests of a route got this status.
@@ -64,7 +59,7 @@ test("a page of another site takes no place for its visitor", async (t) => {
   await page.goto(await elsewhere(t));
   const sent = await attack(page, weir.url);
   await until("all of them are refused", async () => (await replies(weir, "wait", 403)) === sent);
-  assert.equal(await joined(weir), 0);
+  assert.equal(await joined(weir, "Z"), 0);
 });
 
 test("a page that is listed takes places, and Weir's own page does", async (t) => {

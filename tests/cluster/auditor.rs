@@ -154,14 +154,14 @@ impl Seen {
     /// that: everybody is told to wait.
     fn last_held(&self, idle_ms: u64) -> Option<u64> {
         // A join may be answered long after the one that took the place, whose key found it again.
-        let (mut held, mut last, mut is_sure) = (None, Some(self.tried), true);
+        let (mut held, mut last, mut is_sure) = (None, self.tried, true);
         for &Poll { sent, in_recovery, .. } in &self.polls {
-            is_sure &= last.is_none_or(|last| sent <= last + idle_ms);
+            is_sure &= sent <= last + idle_ms;
             if is_sure {
                 held = Some(sent);
             }
             is_sure |= !in_recovery;
-            last = Some(sent);
+            last = sent;
         }
         held
     }
@@ -234,10 +234,8 @@ pub(crate) struct Auditor {
     users: Vec<Seen>,
     /// When something was wrong.
     disturbed: Vec<(u64, u64)>,
-    /// When nobody may enter because an operator holds the line.
+    /// When nobody has to enter because an operator holds the line, or the zone opens later.
     held: Vec<(u64, u64)>,
-    /// When nobody may enter because the zone opens later.
-    shut: Vec<(u64, u64)>,
     /// When people enter after the draw of an event, by a clock that is right; 0 without a draw.
     draws_ms: i64,
     /// When a node began a line, and when that line opens: by the clock that the node had then.
@@ -443,7 +441,6 @@ impl Auditor {
             users: plan.users.iter().map(user).collect(),
             disturbed: Vec::new(),
             held: Vec::new(),
-            shut: Vec::new(),
             draws_ms,
             openings: Vec::new(),
             clocks_ms: clocks_ms(plan),
@@ -476,15 +473,17 @@ impl Auditor {
             broken: Vec::new(),
             calls: 0,
         };
-        auditor.keep_shut(0);
+        auditor.hold(0, auditor.policies[0]);
         auditor
     }
 
-    /// Nobody has to enter from `from` on until the zone opens by the policy that was sent last: the clock that says it may be behind all
-    /// others.
-    fn keep_shut(&mut self, from: u64) {
-        if let Some(InForce { opens_ms, .. }) = self.policies.last().filter(|of| of.opens_ms != 0) {
-            self.shut.push((from, u64::try_from(opens_ms - self.clocks_ms.1).unwrap_or(0)));
+    /// Nobody has to enter from `from` on if this policy says so. The clock that says that the zone opens may be behind all others.
+    fn hold(&mut self, from: u64, by: InForce) {
+        let opens_ms = u64::try_from(by.opens_ms - self.clocks_ms.1).unwrap_or(0);
+        match by {
+            InForce { keeps_out: true, .. } => self.held.push((from, u64::MAX)),
+            InForce { opens_ms: 1.., .. } => self.held.push((from, opens_ms)),
+            _ => {}
         }
     }
 
@@ -658,38 +657,27 @@ impl Auditor {
 
     /// An operator's change was sent at `from`.
     pub(crate) fn change(&mut self, from: u64, policy: &Policy) {
-        // The old policy may stay in force until every server and every node heard of the change.
-        let mut visitors_are_known = true;
-        if let Some(last) = self.policies.last_mut() {
-            last.until = from + RECOVERY_MS + 60_000;
-            visitors_are_known = last.max_active > 0 || policy.max_active == 0;
-        }
-        self.policies.push(InForce::of(policy, from, self.draws_ms));
-        if let Some(last) = self.held.last_mut() {
-            last.1 = last.1.min(from);
-        }
-        self.hold(from);
-        self.keep_shut(from);
-        // Nobody enters a zone whose visitors nobody has counted, until those who are active have shown themselves.
-        self.disturb(from, if visitors_are_known { from } else { from + 60_000 });
-    }
-
-    /// Nobody has to enter from `from` on if the policy that was sent last says so.
-    fn hold(&mut self, from: u64) {
-        if self.policies.last().is_some_and(|of| of.keeps_out) {
-            self.held.push((from, u64::MAX));
-        }
+        self.send(from, InForce::of(policy, from, self.draws_ms));
     }
 
     /// An operator's wish to delete the zone was sent at `from`. The line stays, and so do the windows and the places.
     pub(crate) fn deletes(&mut self, from: u64) {
-        if let Some(last) = self.policies.last_mut() {
-            last.until = from + RECOVERY_MS + 60_000;
-            let deleted = InForce { from, until: u64::MAX, keeps_out: true, is_deleted: true, ..*last };
-            self.policies.push(deleted);
+        let last = *self.policies.last().expect("that of the start");
+        self.send(from, InForce { from, until: u64::MAX, keeps_out: true, is_deleted: true, ..last });
+    }
+
+    /// An operator sent this policy at `from`. The one before may stay in force until every server and every node heard of the change.
+    fn send(&mut self, from: u64, policy: InForce) {
+        let last = self.policies.last_mut().expect("that of the start");
+        last.until = from + RECOVERY_MS + 60_000;
+        let is_counted = last.max_active > 0 || policy.max_active == 0;
+        self.policies.push(policy);
+        if let Some(last) = self.held.last_mut() {
+            last.1 = last.1.min(from);
         }
-        self.hold(from);
-        self.disturb(from, from);
+        self.hold(from, policy);
+        // Nobody enters a zone whose visitors nobody has counted, until those who are active have shown themselves.
+        self.disturb(from, if is_counted { from } else { from + 60_000 });
     }
 
     /// Whether an operator had deleted the zone, or has just defined it again, so that this server may not serve it at `at`. It hears of that

@@ -109,8 +109,6 @@ fn fault(fault: Fault) -> String {
         Fault::Change { n, mode } => {
             format!("change {n} {}", mode.word())
         }
-        Fault::PassTtl { ttl_s } => format!("pass-ttl {ttl_s}"),
-        Fault::Period { period_ms } => format!("period {period_ms}"),
         Fault::Set { name, value } => format!("set {name} {value}"),
         Fault::Recreate { for_ms } => format!("recreate {for_ms}"),
         Fault::HalfMove { number, for_ms } => format!("half-move {number} {for_ms}"),
@@ -257,8 +255,6 @@ fn read_fault(line: &mut Line<'_>) -> Fault {
         "stop-server" => Fault::StopServer { server: line.number(), for_ms: line.number() },
         "freeze-server" => Fault::FreezeServer { server: line.number(), for_ms: line.number() },
         "change" => Fault::Change { n: line.number(), mode: read_mode(line.next()) },
-        "pass-ttl" => Fault::PassTtl { ttl_s: line.number() },
-        "period" => Fault::Period { period_ms: line.number() },
         "set" => {
             let name = set_name(line.next()).unwrap_or_else(|| panic!("`{}` names no field", line.text));
             Fault::Set { name, value: line.number() }

@@ -136,15 +136,7 @@ pub(crate) enum Fault {
         n: u32,
         mode: Mode,
     },
-    /// An operator changes how long passes are valid.
-    PassTtl {
-        ttl_s: u32,
-    },
-    /// An operator changes the polling period.
-    Period {
-        period_ms: u32,
-    },
-    /// An operator changes another number of the policy, by its name in configuration files; or [`OPENS_AFTER_S`].
+    /// An operator changes a number of the policy, by its name in configuration files; or [`OPENS_AFTER_S`].
     Set {
         name: &'static str,
         value: u32,
@@ -240,8 +232,6 @@ impl Fault {
             | Self::LoseKey { .. }
             | Self::ClockJump { .. }
             | Self::Change { .. }
-            | Self::PassTtl { .. }
-            | Self::Period { .. }
             | Self::Set { .. }
             | Self::ChangeKey { .. }
             | Self::ForgetKey { .. } => None,
@@ -291,6 +281,9 @@ pub(crate) struct Plan {
 
 /// Instead of the name of a field: so many seconds after the start of the run the zone opens; 0 opens it.
 pub(crate) const OPENS_AFTER_S: &str = "opens_after_s";
+
+/// The fields that do not say who may enter.
+pub(crate) const QUIET_FIELDS: [&str; 2] = ["pass_ttl_s", "polling_period_ms"];
 
 /// What a list and a plan call a field that [`Fault::Set`] changes.
 pub(crate) fn set_name(name: &str) -> Option<&'static str> {
@@ -467,11 +460,15 @@ impl Plan {
 
     /// The idle times of a run, in seconds: that of the start, and what an operator changes it to.
     fn idle_times_s(&self) -> impl Iterator<Item = u32> {
-        let changed = self.faults.iter().filter_map(|(_, fault)| match fault {
-            Fault::Set { name: "idle_timeout_s", value } => Some(*value),
+        self.values_of("idle_timeout_s").chain([self.policy.idle_timeout_s])
+    }
+
+    /// What an operator sets this field to.
+    fn values_of(&self, field: &str) -> impl Iterator<Item = u32> {
+        self.faults.iter().filter_map(move |(_, fault)| match fault {
+            Fault::Set { name, value } if *name == field => Some(*value),
             _ => None,
-        });
-        changed.chain([self.policy.idle_timeout_s])
+        })
     }
 
     pub(crate) fn shortest_idle_s(&self) -> u32 {
@@ -521,7 +518,7 @@ impl Plan {
                 let mode = dice.one_of(&[Mode::Auto, Mode::Auto, Mode::Hold]);
                 Fault::Change { n: dice.one_of(&[n, n * 2, n.div_ceil(2)]), mode }
             }
-            _ => Fault::PassTtl { ttl_s: dice.one_of(&[60, 120, 300, 600]) },
+            _ => Fault::Set { name: "pass_ttl_s", value: dice.one_of(&[60, 120, 300, 600]) },
         }
     }
 }

@@ -36,7 +36,7 @@ use crate::{
     auditor::{Auditor, Call, Figures, Promise, Ticket},
     client::{Net, Shared, SimClient, lock},
     panics,
-    plan::{Cut, Kind, Plan, Stay, User},
+    plan::{Cut, Kind, Plan, QUIET_FIELDS, Stay, User},
     seed::Random,
 };
 
@@ -167,13 +167,6 @@ async fn pace(gate: Weak<Gate<Cells<Redis<SimClient>>>>, plan: Plan, server: usi
     }
 }
 
-/// What an operator changes, with its field's name.
-fn changes(before: &Policy, policy: &Policy) -> String {
-    let changed = FIELDS.iter().filter(|field| field.number(before) != field.number(policy));
-    let words: Vec<_> = changed.map(|field| format!("{} = {}", field.name, field.number(policy))).collect();
-    words.join(", ")
-}
-
 /// What a user shows to a server.
 enum Shows {
     Token(Token),
@@ -271,17 +264,14 @@ impl World {
         let policy = with(before);
         let now = self.now();
         *self.policy.borrow_mut() = policy;
-        lock(&self.net)
-            .cluster
-            .tell(now, format!("an operator changes the policy: {}", changes(&before, &policy)));
-        // Neither of these two says who may enter.
-        let of_entries = |of: Policy| Policy { pass_ttl_s: 0, polling_period_ms: 0, ..of };
-        if of_entries(before) != of_entries(policy) {
+        let [was, definition] = [before, policy].map(|policy| self.plan.definition(policy));
+        let changes = was.changes(&definition).join(", ");
+        lock(&self.net).cluster.tell(now, format!("an operator changes the zone: {changes}"));
+        let mut changed = FIELDS.iter().filter(|field| field.number(&before) != field.number(&policy));
+        if changed.any(|field| !QUIET_FIELDS.contains(&field.name)) {
             self.audit(|auditor| auditor.change(now, &policy));
         }
-        if !self.define(&Expected::Any, Some(&self.plan.definition(policy))).await {
-            self.audit(Auditor::keep_policy_before);
-        }
+        self.define(&Expected::Any, Some(&definition)).await;
     }
 
     /// An operator deletes the zone, and defines it again after a pause.
@@ -290,20 +280,16 @@ impl World {
         let now = self.now();
         lock(&self.net).cluster.tell(now, "an operator deletes the zone".to_owned());
         self.audit(|auditor| auditor.deletes(now));
-        if !self.define(&Expected::Any, None).await {
-            self.audit(Auditor::keep_policy_before);
-        }
+        self.define(&Expected::Any, None).await;
         sleep(pause).await;
         let (now, policy) = (self.now(), *self.policy.borrow());
         lock(&self.net).cluster.tell(now, "an operator defines the zone again".to_owned());
         self.audit(|auditor| auditor.change(now, &policy));
-        if !self.define(&Expected::Absent, Some(&self.plan.definition(policy))).await {
-            self.audit(Auditor::keep_policy_before);
-        }
+        self.define(&Expected::Absent, Some(&self.plan.definition(policy))).await;
     }
 
-    /// Defines or deletes the zone, at any server that takes the change. Whether one said so, before the operator gave up.
-    async fn define(&self, expected: &Expected, definition: Option<&Definition>) -> bool {
+    /// Defines or deletes the zone, at any server that takes the change, until one says so or the operator gives up.
+    async fn define(&self, expected: &Expected, definition: Option<&Definition>) {
         for attempt in 0..30 {
             let server = self.servers.borrow()[attempt % self.plan.servers].clone();
             if let Some(server) = server {
@@ -321,12 +307,12 @@ impl World {
                     let now = net.now();
                     net.cluster.tell(now, format!("server {} changed the zone", attempt % self.plan.servers));
                     net.auditor.changed(now);
-                    return true;
+                    return;
                 }
             }
             sleep(Duration::from_millis(1_000)).await;
         }
-        false
+        self.audit(Auditor::keep_policy_before);
     }
 
     /// A server that the load balancer of somebody on this side finds.
@@ -587,7 +573,8 @@ impl World {
         let Stay { for_ms, every_ms, says } = user.stay;
         let mut random = Random::of(user.seed ^ 0x57A7);
         let (began_s, ends) = (self.now() / 1_000, self.now() + for_ms);
-        let mut visit = Visit { epoch: ticket.0, seq: ticket.1, began_s, seen_s: began_s, address: 0 };
+        let (epoch, seq) = ticket;
+        let mut visit = Visit { epoch, seq, began_s, seen_s: began_s, address: 0 };
         loop {
             sleep(Duration::from_millis(every_ms.min(ends.saturating_sub(self.now())))).await;
             let is_last = self.now() >= ends;
@@ -604,7 +591,7 @@ impl World {
             }
             let now = self.now();
             let (epoch, seq) = lock(&self.net).dealt(ticket);
-            (visit.epoch, visit.seq) = (epoch, seq);
+            visit = Visit { epoch, seq, ..visit };
             let sealed = server.gate.seal_visit(&self.zone, &visit);
             let found = server.gate.visit(&self.zone, &sealed, now / 1_000);
             let Some((_, VisitState::Open | VisitState::Renew)) = found else {

@@ -58,6 +58,14 @@ pub struct EarlierEpoch {
     pub end: u64,
 }
 
+impl EarlierEpoch {
+    /// Whether a ticket with this epoch and number is one of them.
+    #[must_use]
+    pub fn has(&self, epoch: u32, seq: u64) -> bool {
+        self.epoch == epoch && (self.from..self.end).contains(&seq)
+    }
+}
+
 /// A store's report about a zone after a beat. A forecast of the crate `wait` makes a view of it.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
@@ -105,10 +113,8 @@ impl Snapshot {
     /// Whether a ticket with this epoch and number is of this line, as far as that is known. So it waits if anybody waits with its number.
     #[must_use]
     pub fn is_of_line(&self, epoch: u32, seq: u64) -> bool {
-        let is_known = |earlier: &[EarlierEpoch]| {
-            let has = |of: &EarlierEpoch| of.epoch == epoch && (of.from..of.end).contains(&seq);
-            self.drawn.has(seq) || earlier.iter().any(has)
-        };
+        let is_known =
+            |earlier: &[EarlierEpoch]| self.drawn.has(seq) || earlier.iter().any(|of| of.has(epoch, seq));
         seq < self.next && (epoch == self.epoch || self.earlier.as_deref().is_some_and(is_known))
     }
 

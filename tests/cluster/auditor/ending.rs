@@ -1,5 +1,7 @@
 //! What can only be judged at the end of a run: windows, people inside, order and progress.
 
+use std::collections::BTreeSet;
+
 use super::{Auditor, CLOCK_MS, Figures, InForce, Poll, Promise, RECOVERY_MS, Seen, Ticket, WAY_MS};
 use crate::plan::Kind;
 
@@ -25,7 +27,7 @@ const STEP_MS: usize = 250;
 impl Auditor {
     fn quiet(&self, from: u64, until: u64) -> bool {
         let apart = |&(a, b): &(u64, u64)| until < a || from > b;
-        self.disturbed.iter().chain(&self.held).chain(&self.shut).chain(&self.undealt).all(apart)
+        self.disturbed.iter().chain(&self.held).chain(&self.undealt).all(apart)
     }
 
     /// The policies that may be in force at some time from `from` to `until`.
@@ -95,15 +97,11 @@ impl Auditor {
     }
 
     fn check_windows(&mut self, entries: &[Entry]) {
-        let mut lengths = vec![1];
-        lengths.extend(self.policies.iter().map(|of| of.sub_windows));
-        lengths.dedup();
-        for subs in lengths {
+        let lengths = self.policies.iter().map(|of| of.sub_windows).chain([1]);
+        for subs in lengths.collect::<BTreeSet<_>>() {
             let length_ms = 60_000 / u64::from(subs);
             for (last, &Entry { ms: at, by_join, by_cut_off, .. }) in entries.iter().enumerate() {
-                self.judged.windows += 1;
                 let faults = self.faults(at.saturating_sub(length_ms), at);
-                self.judged.exact_windows += u64::from(faults == 0);
                 let ahead_ms = self.ahead_ms(at.saturating_sub(length_ms), at);
                 let within_ms = length_ms.saturating_sub(ahead_ms + WAY_MS * faults);
                 let first = entries.partition_point(|entry| entry.ms + within_ms < at);
@@ -116,6 +114,8 @@ impl Auditor {
                     continue;
                 }
                 let cap = in_force().map(|of| of.n.div_ceil(subs)).max().unwrap_or(0) as usize;
+                self.judged.windows += 1;
+                self.judged.exact_windows += u64::from(faults == 0);
                 // A burst without a line may use the whole minute at once.
                 let burst = subs > 1 && (by_join || entries[first..=last].iter().any(|entry| entry.by_join));
                 if count > cap && !burst {
@@ -145,44 +145,29 @@ impl Auditor {
             return;
         }
         self.judged.openings += 1;
-        // Until then, the policy of the start says when the zone opens.
         let changed_ms = self.policies.get(1).map_or(u64::MAX, |of| of.from);
-        let is_of_start = self.policies[0].opens_ms != 0;
-        let in_order = move |entry: &Entry| is_of_start && entry.ms < changed_ms;
-        // After a change of the policy: by the clock that is ahead of all others.
-        let is_early = |entry: &&Entry| {
-            let all = || self.in_force(entry.ms, entry.ms);
-            let is_shut = |of: &InForce| {
-                entry.ms.cast_signed() + self.clocks_ms.0.max(0) < of.opens_ms - CLOCK_MS.cast_signed()
-            };
-            !in_order(entry) && all().all(is_shut)
-        };
-        if let Some(early) = entries.iter().find(is_early) {
-            let how = format!(
-                "user {} entered at {} ms, before the zone opens: {:?}",
-                early.user, early.ms, self.policies
-            );
-            self.breaks(Promise::TooEarly, how);
-        }
+        // By the policy of the start, until it is changed: by the clock of the node that began the line.
         let opens_ms = |at: u64| {
             let begun = self.openings.iter().filter(|(begun, _)| *begun <= at);
-            begun
-                .map(|(_, opens_ms)| *opens_ms)
-                .min()
-                .unwrap_or(u64::MAX)
-                .saturating_sub(self.ahead_ms(0, at))
+            let first = begun.map(|(_, opens_ms)| *opens_ms).min();
+            first.unwrap_or(u64::MAX).saturating_sub(self.ahead_ms(0, at))
         };
-        // Where no server was left that knew the zone's clock, the clock of the node counts, whatever it was set to.
-        let is_early = |entry: &&Entry| {
-            in_order(entry)
-                && entry.ms < opens_ms(entry.ms)
-                && !self.nobody_knows_the_time(FIRST_SERVERS_MS, entry.ms)
+        // By all that may be in force after that: by the clock that is ahead of all others.
+        let most_ahead_ms = self.clocks_ms.0.max(0) + CLOCK_MS.cast_signed();
+        let is_shut = |of: &InForce, at: u64| at.cast_signed() + most_ahead_ms < of.opens_ms;
+        let is_early = |&&Entry { ms: at, .. }: &&Entry| {
+            if at < changed_ms && self.policies[0].opens_ms != 0 {
+                // Where no server was left that knew the zone's clock, the clock of the node counts, whatever it was set to.
+                at < opens_ms(at) && !self.nobody_knows_the_time(FIRST_SERVERS_MS, at)
+            } else {
+                self.in_force(at, at).all(|of| is_shut(of, at))
+            }
         };
-        if let Some(early) = entries.iter().find(is_early) {
-            let opens_ms = opens_ms(early.ms);
+        if let Some(&Entry { ms: at, user, .. }) = entries.iter().find(is_early) {
+            let policies: Vec<_> = self.in_force(at, at).collect();
             let how = format!(
-                "user {} entered at {} ms, and the zone opens at {opens_ms} ms",
-                early.user, early.ms
+                "user {user} entered at {at} ms, before the zone opens: by the clock of its line at {} ms, by {policies:?}",
+                opens_ms(at)
             );
             self.breaks(Promise::TooEarly, how);
         }

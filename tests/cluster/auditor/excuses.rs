@@ -186,10 +186,8 @@ impl Auditor {
     pub(crate) fn keep_policy_before(&mut self) {
         if let [.., before, last] = &mut self.policies[..] {
             before.until = u64::MAX;
-            // Then nobody enters.
-            if before.keeps_out {
-                self.held.push((last.from, u64::MAX));
-            }
+            let (from, before) = (last.from, *before);
+            self.hold(from, before);
         }
     }
 

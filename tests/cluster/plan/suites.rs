@@ -4,7 +4,7 @@
 
 use admission::{Mode, Policy};
 
-use super::{Copied, Cut, Dice, Fault, Kind, OPENS_AFTER_S, Plan, Stay, User, set_name};
+use super::{Copied, Cut, Dice, Fault, Kind, OPENS_AFTER_S, Plan, Stay, User};
 use crate::{cluster::START_UNIX_MS, seed::Random};
 
 /// What a suite adds to a plan.
@@ -51,7 +51,7 @@ impl Plan {
         for _ in 0..dice.one_of(&[0, 0, 1, 3]) {
             let at_ms = dice.between(5_000, self.ends_ms - 80_000);
             let period_ms = dice.one_of(&[500, 3_000, 3_001, 10_000, 20_000]);
-            self.faults.push((at_ms, Fault::Period { period_ms }));
+            self.faults.push((at_ms, Fault::Set { name: "polling_period_ms", value: period_ms }));
         }
         self.faults.sort_by_key(|(at_ms, _)| *at_ms);
         self
@@ -274,10 +274,7 @@ impl Plan {
             self = self.with_people_inside();
         }
         let Policy { admit_per_minute: n, max_active, polling_period_ms, .. } = self.policy;
-        let periods = self.faults.iter().filter_map(|(_, fault)| match fault {
-            Fault::Period { period_ms } => Some(*period_ms),
-            _ => None,
-        });
+        let periods = self.values_of("polling_period_ms");
         // At least three polling periods. And whoever reaches no server that reaches the store is dropped after that time.
         let longest_s =
             self.faults.iter().map(|(_, fault)| fault.lasts_ms()).max().unwrap_or(0).div_ceil(500);
@@ -290,7 +287,7 @@ impl Plan {
             let n = dice.one_of(&[1, n, n.div_ceil(2), n * 2, n * 5]);
             let mode = dice.one_of(&[Mode::Auto, Mode::Auto, Mode::Hold, Mode::Open, Mode::Closed]);
             let change = Fault::Change { n, mode };
-            let of = |name: &str, value: u32| Fault::Set { name: set_name(name).expect("a name"), value };
+            let of = |name, value| Fault::Set { name, value };
             let sub_windows = of("sub_windows", dice.one_of(&[1, 2, 4, 10, 60]));
             let idle = of("idle_timeout_s", dice.one_of(&idle_times));
             let opens = of(OPENS_AFTER_S, dice.one_of(&[0, 30, 60, 90, 120]));
@@ -359,8 +356,9 @@ impl Plan {
         };
         if dice.chance(33) && other.data_nodes <= self.data_nodes && other.voters <= self.voters {
             // These fit the run that they come from.
-            let is_of_policy =
-                |fault: Fault| matches!(fault, Fault::Set { name, .. } if name != "sub_windows");
+            let is_of_policy = |fault: Fault| {
+                matches!(fault, Fault::Set { name: "idle_timeout_s" | "max_active" | OPENS_AFTER_S, .. })
+            };
             let can_come = |fault: Fault| {
                 let is_here = fault.server().is_none_or(|server| server < self.servers);
                 // Whoever reaches no server for the idle time is dropped.

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::World;
 use crate::{
     client::lock,
-    plan::{Cut, Fault, with_value},
+    plan::{Cut, Fault, QUIET_FIELDS, with_value},
 };
 
 impl World {
@@ -24,10 +24,10 @@ impl World {
 
     async fn inject(self: Rc<Self>, fault: Fault) {
         let now = self.now();
-        let quiet = matches!(
-            fault,
-            Fault::PassTtl { .. } | Fault::Period { .. } | Fault::ChangeKey { .. } | Fault::ForgetKey { .. }
-        );
+        let quiet = match fault {
+            Fault::Set { name, .. } => QUIET_FIELDS.contains(&name),
+            _ => matches!(fault, Fault::ChangeKey { .. } | Fault::ForgetKey { .. }),
+        };
         if !quiet {
             self.audit(|auditor| auditor.disturb(now, now + fault.lasts_ms()));
         }
@@ -122,10 +122,12 @@ impl World {
             Fault::Change { n, mode } => {
                 self.change(|policy| Policy { admit_per_minute: n, mode, ..policy }).await;
             }
-            Fault::Period { period_ms } => {
-                self.change(|policy| Policy { polling_period_ms: period_ms, ..policy }).await;
+            Fault::Set { name, value } => {
+                if name == "pass_ttl_s" {
+                    self.audit(|auditor| auditor.change_pass(value));
+                }
+                self.change(|policy| with_value(policy, name, value)).await;
             }
-            Fault::Set { name, value } => self.change(|policy| with_value(policy, name, value)).await,
             Fault::Recreate { .. } => self.recreate(pause).await,
             Fault::HalfMove { number, .. } => {
                 if !lock(&self.net).cluster.half_move(now, number) {
@@ -157,10 +159,6 @@ impl World {
             Fault::WrongKey { server, .. } => self.start_with_wrong_key(server, pause).await,
             Fault::ChangeKey { every_ms } => self.change_key(every_ms).await,
             Fault::ForgetKey { every_ms } => self.forget_key(every_ms).await,
-            Fault::PassTtl { ttl_s } => {
-                self.audit(|auditor| auditor.change_pass(ttl_s));
-                self.change(|policy| Policy { pass_ttl_s: ttl_s, ..policy }).await;
-            }
         }
     }
 

@@ -15,8 +15,8 @@ use std::{
 };
 
 use admission::{
-    Claim, Departure, EarlierEpoch, Entry, LastDeal, PAGE_TICKETS, PAGE_WORDS, Pages, Policy, SlotState,
-    Snapshot, Tally, Verdict, Window, Words,
+    Claim, Departure, Entry, LastDeal, PAGE_TICKETS, PAGE_WORDS, Pages, Policy, SlotState, Snapshot, Tally,
+    Verdict, Window, Words,
 };
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -607,10 +607,9 @@ impl ZoneMemory {
             return None;
         }
         let told = self.entries.iter().rev().find(|told| told.seq == seq)?;
-        let is_earlier = |of: &EarlierEpoch| of.epoch == epoch && (of.from..of.end).contains(&seq);
         let is_of_line = epoch == self.header.epoch
             || self.header.drawn.has(seq)
-            || wire::earlier_epochs(&self.past).iter().any(is_earlier);
+            || wire::earlier_epochs(&self.past).iter().any(|of| of.has(epoch, seq));
         let &Told { entry, has_left, .. } = told;
         let has_left = has_left || is_left(&self.left, seq);
         is_of_line.then(|| RememberedEntry { entry, has_left, expires_ms: self.expires_ms(entry) })
