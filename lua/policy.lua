@@ -1,8 +1,9 @@
--- Creates a zone, or changes its policy. Tickets keep their places.
+-- Changes a zone's policy. Tickets keep their places. A zone without a state begins as after a loss: new.lua has created the state of one
+-- that is new.
 --
 -- KEYS  see zone.lua; no segments
--- ARGV  1-7 as in zone.lua (n = 0); then 1 if the zone is known to be new, 2 if the policy counts only where there is no zone yet: a server
---       that has not seen the zone does not know its time; then the policy, see POLICY in zone.lua
+-- ARGV  1-7 as in zone.lua (n = 0); then 1 if the policy counts only where there is no state: a server that has not seen the zone does
+--       not know its time; otherwise 0; then the policy, see POLICY in zone.lua
 -- Returns zone.lua's
 -- Errors  WEIR_LOST  the server knows the zone, but it does not exist any more
 -- Cost  about 30 us.
@@ -10,13 +11,13 @@
 local is_there = call('EXISTS', KEYS[1]) == 1
 if not is_there then
   if tonumber(ARGV[1]) > 0 then return redis.error_reply('WEIR_LOST there is no such zone any more') end
-  create(nil, 9, ARGV[8] == '1')
+  create(nil, 9, false)
   call('SET', KEYS[1], header())
 end
 local from, fault = begin()
 if fault then return fault end
 local changed = false
-for i = 1, is_there and ARGV[from] == '2' and 0 or #POLICY do changed = changed or z[POLICY[i]] ~= tonumber(ARGV[from + i]) end
+for i = 1, is_there and ARGV[from] == '1' and 0 or #POLICY do changed = changed or z[POLICY[i]] ~= tonumber(ARGV[from + i]) end
 if changed then
   local n, period, longest, idle = z.n, z.period, longest_period_ms(), z.idle
   local ttl, max_active, opens_at = z.ttl, z.max_active, z.opens_at

@@ -91,8 +91,7 @@ test("a visitor waits at the address that was asked for, and arrives there", asy
   }
   assert.equal(at.url(), `${url}/cart?item=7#list`);
   assert.deepEqual(asked.map(({ method, url: of }) => `${method} ${of}`).sort(), ["GET /about", "GET /cart?item=7"]);
-  await at.goto(`${url}/third`);
-  assert.equal((await at.textContent("h1")).trim(), "GET /third");
+  await arrive(at, url, "/third");
 });
 
 test("a visitor without JavaScript waits and arrives, too", async (t, kind) => {

@@ -15,7 +15,7 @@ use store::{
 
 use crate::{
     backend::{Backend as _, InRedis, Servers},
-    behaviour::{policy, with},
+    behaviour::{claims, entry, policy, with},
     drawn::drawn_event,
 };
 
@@ -103,6 +103,75 @@ pub(crate) async fn deleted_zone_is_not_brought_back_by_opening_it(backend: &InR
     a.define(zone, &Expected::Absent, Some(&definition)).await.expect("answered");
     let view = b.line(zone).open(policy()).await.expect("opened");
     assert_eq!((view.epoch, view.tally.waiting, view.policy.mode), (epoch, 3, Mode::Hold));
+}
+
+/// A server that has not heard of a new zone may find it in the register at any instant.
+pub(crate) async fn new_zone_admits_people_at_once_whoever_opens_it_first(backend: &InRedis, zone: &ZoneId) {
+    const ZONES: usize = 20;
+    let watch = async |store: Arc<Redis>, count: usize| {
+        let mut opened = std::collections::BTreeSet::new();
+        while opened.len() < count {
+            for (found, _) in store.zones().await.expect("lists").expect("it keeps zones").zones {
+                if found.as_str().starts_with(&format!("{zone}-")) && opened.insert(found.clone()) {
+                    store.line(&found).open(policy()).await.expect("opened");
+                }
+            }
+        }
+    };
+    let create = async |store: Arc<Redis>, of: &str| {
+        for i in 0..ZONES {
+            let new = named(zone, &format!("{of}{i}"));
+            let done = store.define(&new, &Expected::Absent, Some(&policy().into())).await.expect("answered");
+            assert_eq!(done, Defined::Done(None));
+        }
+    };
+    let (a, b) = (backend.open().await, backend.open().await);
+    let (c, d) = (backend.open().await, backend.open().await);
+    // Servers that create zones see those of others, too.
+    tokio::join!(
+        create(Arc::clone(&a), "A"),
+        create(Arc::clone(&b), "B"),
+        watch(Arc::clone(&a), 2 * ZONES),
+        watch(Arc::clone(&c), 2 * ZONES),
+        watch(Arc::clone(&d), 2 * ZONES),
+    );
+    for (of, i) in ["A", "B"].into_iter().flat_map(|of| (0..ZONES).map(move |i| (of, i))) {
+        let line = c.line(&named(zone, &format!("{of}{i}")));
+        let joined = line.join(1).await.expect("joins");
+        let decided = line.enter(claims(joined.epoch, [joined.first])).await.expect("decides");
+        entry(&decided.verdicts[0]);
+    }
+}
+
+/// A server stands still just before it creates the state of a zone. Meanwhile another one may have created it, people may have entered, and
+/// that state may have been lost.
+pub(crate) async fn a_state_is_created_as_new_only_with_a_mark(backend: &InRedis, zone: &ZoneId) {
+    let store = backend.open().await;
+    let prefix = format!("weir:v1:{{{zone}}}:");
+    let fixed = ["z", "log", "due", "seg", "on", "t1", "t2", "srv", "new"]
+        .map(|key| Bytes::from(format!("{prefix}{key}")));
+    let call = async |mark: &str, policy: &str| {
+        let args = ["0", "0", "0", "0", "0", "", "0", mark].into_iter().chain(policy.split_terminator(' '));
+        let args = args.map(|text| Bytes::copy_from_slice(text.as_bytes())).collect();
+        let answer = store.client().run(&scripts::NEW, fixed.to_vec(), args, None).await.expect("answered");
+        let Value::Array(parts) = answer else { panic!("{answer:?}") };
+        parts
+    };
+    let says = |text: &'static str| vec![Value::Bytes(text.into())];
+    let holder = backend.servers.holder(&format!("{prefix}z"));
+    let exists = || backend.servers.command(holder, &["EXISTS", &format!("{prefix}z")]).int() == 1;
+    let rules = "0 600 10 3000 60 300 0 60 0 0 0";
+    assert_eq!(call("a", rules).await, says("0"), "no mark");
+    assert_eq!(call("a", "").await, says("a"));
+    assert_eq!(call("b", "").await, says("a"), "two servers share it");
+    backend.servers.command(holder, &["DEL", &format!("{prefix}new")]);
+    assert_eq!(call("a", rules).await, says("0"), "it was lost, and a state may have been");
+    assert!(!exists());
+    assert_eq!(call("b", "").await, says("b"));
+    assert_eq!(call("b", rules).await, says("1"));
+    assert!(exists());
+    assert_eq!(call("b", rules).await, says("1"), "sent again");
+    assert_eq!(call("c", "").await, says(""), "there is a state");
 }
 
 /// However long a change is on its way: it is made before the event begins, or not at all.

@@ -60,7 +60,7 @@ use call::{ATTEMPTS, Refused, common_args};
 use client::{AnyClient, Client, Confirm};
 use mend::Mended;
 use register::Register;
-use wire::{Garbled, SEGMENT};
+use wire::{Garbled, Reply, SEGMENT};
 use zone_memory::ZoneMemory;
 
 /// How many segments one call passes at most. This bounds how long a call blocks Redis.
@@ -87,15 +87,12 @@ impl Durability {
     }
 }
 
-/// What a server knows of a zone to which it gives a policy, as `lua/policy.lua` reads it.
+/// When a policy counts that a server gives to a zone, as `lua/policy.lua` reads it.
 #[derive(Clone, Copy)]
-enum Known {
-    /// It has seen the zone.
-    Seen = 0,
-    /// The zone is new, so its state can't have been lost.
-    New = 1,
-    /// It has not seen the zone. The policy counts only if there is none.
-    Unseen = 2,
+enum Counts {
+    Always = 0,
+    /// Only where the zone has no state: this server has not seen the zone.
+    WithoutState = 1,
 }
 
 /// One zone, as this server knows it.
@@ -209,18 +206,13 @@ impl<C: Client> Redis<C> {
         Some(register.zones.get(&zone.id)?.policy_at(unix_ms / 1_000))
     }
 
-    /// Makes a zone known to this server, and gives Redis the policy that the register has for it. If it `is_new`, its state can't have
-    /// been lost.
-    async fn open(&self, zone: &Zone, is_new: bool) -> Result<Snapshot> {
+    /// Makes a zone known to this server, and gives Redis the policy that the register has for it.
+    async fn open(&self, zone: &Zone) -> Result<Snapshot> {
         for _ in 0..ATTEMPTS {
-            let is_unknown = !is_new && lock(&zone.memory).is_none();
+            let is_unknown = lock(&zone.memory).is_none();
             let policy = self.policy_of(zone).ok_or(StoreError::UnknownZone)?;
-            let known = match (is_new, is_unknown) {
-                (true, _) => Known::New,
-                (false, true) => Known::Unseen,
-                (false, false) => Known::Seen,
-            };
-            match self.give_policy(zone, &policy, known).await {
+            let counts = if is_unknown { Counts::WithoutState } else { Counts::Always };
+            match self.give_policy(zone, &policy, counts).await {
                 // What the zone's clock says, this server knows only now.
                 Ok(()) if is_unknown && !self.has_policy(zone) => {}
                 Ok(()) => return self.beat(zone, &[], 0).await,
@@ -231,6 +223,33 @@ impl<C: Client> Redis<C> {
             }
         }
         Err(StoreError::Away(format!("the state of zone {} could not be rebuilt", zone.id)))
+    }
+
+    /// Creates the state of a zone that is new: neither the register nor this server knows it. See `lua/new.lua`.
+    async fn create(&self, zone: &Zone, definition: &Definition) -> Result<()> {
+        let is_known = || lock(&zone.memory).is_some() || lock(&self.register).zones.contains_key(&zone.id);
+        if is_known() {
+            return Ok(());
+        }
+        let run = async |own: Vec<Bytes>| {
+            let mut keys = call::keys(&zone.prefix, &[]);
+            keys.push(format!("{}new", zone.prefix).into());
+            let mut args = common_args(None, self.held_clock_ms(), &Bytes::new(), &[]);
+            args.extend(own);
+            Ok::<_, StoreError>(Reply::new(self.client.run(&scripts::NEW, keys, args, None).await?)?.bytes()?)
+        };
+        let random = text(format_args!("{:016x}", RandomState::new().hash_one(0)));
+        let mark = run(vec![random]).await?;
+        let unix_ms = self.registered(&[]).await?.unix_ms();
+        if mark.is_empty() || is_known() {
+            return Ok(());
+        }
+        let policy = definition.policy_at(unix_ms / 1_000);
+        let own = [mark].into_iter().chain(wire::policy_numbers(&policy).map(text));
+        match &*run(own.collect()).await? {
+            b"1" => Ok(()),
+            _ => Err(StoreError::Away("it did not answer in time".to_owned())),
+        }
     }
 
     /// Notes that this server calls no more.
@@ -245,30 +264,28 @@ impl<C: Client> Redis<C> {
         }
     }
 
-    /// Changes a zone's definition in the register, opens the zone if it is new, and closes it if it is deleted.
-    async fn define_and_open(
+    /// Changes a zone's definition in the register, creates the state of a zone that is new, and closes the zone if it is deleted.
+    async fn define_zone(
         &self,
         zone: &ZoneId,
         expected: &Expected,
         new: impl Fn(Option<&Definition>) -> Option<Definition>,
     ) -> Result<Defined> {
+        if expected.holds(None)
+            && let Some(definition) = new(None)
+            && let Err(error) = self.create(&self.zone(zone), &definition).await
+        {
+            // A server that finds the zone without a state can't know that it is new.
+            tracing::warn!(%zone, %error, "the state of a new zone could not be created; nobody enters in its first minute");
+        }
         let defined = self.define_in_register(zone, expected, &new).await?;
         // So that this server can give the change back if Redis loses it now.
-        let register = self.registered(&[]).await;
-        if let Defined::Done(None) = defined {
-            let opened = match register.as_ref().map(|register| register.zones.contains_key(zone)) {
-                Ok(true) => self.open(&self.zone(zone), true).await.map(drop),
-                Ok(false) => Ok(()),
-                Err(_) => register.map(drop),
-            };
-            // A zone that any server opens before this begins as after a loss, because the server can't know that it is new.
-            if let Err(error) = opened {
-                tracing::warn!(%zone, %error, "a new zone could not be opened at once; nobody enters in its first minute");
-            }
+        if let Err(error) = self.registered(&[]).await {
+            tracing::warn!(%zone, %error, "the change of a zone is stored, and Redis stopped to answer right after");
         }
         if let Defined::Done(Some(before)) = &defined
             && new(Some(before)).is_none()
-            && let Err(why) = self.close(&self.zone(zone)).await
+            && let Err(why) = self.close(&self.zone(zone), before).await
         {
             tracing::warn!(
                 %zone, %why,
@@ -279,11 +296,13 @@ impl<C: Client> Redis<C> {
     }
 
     /// Closes a zone that is deleted, so that a server that has not heard of it yet lets nobody in. Its line stays.
-    async fn close(&self, zone: &Zone) -> std::result::Result<(), Refused> {
+    /// `before` is its last definition.
+    async fn close(&self, zone: &Zone, before: &Definition) -> std::result::Result<(), Refused> {
         let known = lock(&zone.memory).as_ref().map(|memory| memory.header.policy);
-        let Some(policy) = known else { return Ok(()) };
+        let unix_ms = lock(&self.register).unix_ms();
+        let policy = known.unwrap_or_else(|| before.policy_at(unix_ms / 1_000));
         let closed = Policy { mode: Mode::Closed, ..policy };
-        match self.give_policy(zone, &closed, Known::Seen).await {
+        match self.give_policy(zone, &closed, Counts::Always).await {
             // Without a state nobody enters.
             Err(Refused::Other(StoreError::UnknownZone)) => Ok(()),
             given => given,
@@ -302,11 +321,11 @@ impl<C: Client> Redis<C> {
         &self,
         zone: &Zone,
         policy: &Policy,
-        known: Known,
+        counts: Counts,
     ) -> std::result::Result<(), Refused> {
         let name = self.name_at(zone);
         let mut args = common_args(lock(&zone.memory).as_ref(), self.held_clock_ms(), &name, &[]);
-        args.push(text(known as u32));
+        args.push(text(counts as u32));
         args.extend(wire::policy_numbers(policy).map(text));
         self.call(zone, &scripts::POLICY, call::keys(&zone.prefix, &[]), args).await.map(drop)
     }
@@ -324,7 +343,7 @@ impl<C: Client> Store for Redis<C> {
     }
 
     async fn define(&self, zone: &ZoneId, expected: &Expected, new: Option<&Definition>) -> Result<Defined> {
-        self.define_and_open(zone, expected, |_| new.cloned()).await
+        self.define_zone(zone, expected, |_| new.cloned()).await
     }
 
     async fn define_routes(&self, expected: Option<&str>, new: &str) -> Result<RoutesDefined> {
@@ -351,7 +370,7 @@ impl<C: Client> Line for RedisLine<C> {
     async fn open(&self, _: Policy) -> Result<Snapshot> {
         // So that the register is as of now.
         self.redis.registered(&[]).await?;
-        self.redis.open(&self.zone, false).await
+        self.redis.open(&self.zone).await
     }
 
     async fn put(&self, policy: Policy) -> Result<Snapshot> {
@@ -359,7 +378,7 @@ impl<C: Client> Line for RedisLine<C> {
             |before: Option<&Definition>| Some(Definition { policy, ..before.cloned().unwrap_or_default() });
         // The futures are boxed, because the compiler limits how deeply they are nested.
         for expected in [Expected::Any, Expected::Absent, Expected::Any] {
-            let defined = Box::pin(self.redis.define_and_open(&self.zone.id, &expected, with_policy)).await?;
+            let defined = Box::pin(self.redis.define_zone(&self.zone.id, &expected, with_policy)).await?;
             if let Defined::Done(_) = defined {
                 return Box::pin(self.open(policy)).await;
             }

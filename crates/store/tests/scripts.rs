@@ -2,7 +2,7 @@
 
 use store::redis::{client::Script, scripts};
 
-fn all() -> [&'static Script; 20] {
+fn all() -> [&'static Script; 21] {
     [
         &scripts::JOIN,
         &scripts::FIND,
@@ -14,6 +14,7 @@ fn all() -> [&'static Script; 20] {
         &scripts::LEAVE,
         &scripts::BIND,
         &scripts::RETIRE,
+        &scripts::NEW,
         &scripts::POLICY,
         &scripts::RESTORE,
         &scripts::MEND,
@@ -30,7 +31,7 @@ fn all() -> [&'static Script; 20] {
 
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or what it writes says
 /// that it needs the newer one: docs/decisions/two-versions.md. A changed comment changes the digest, too.
-const PINNED: [(&str, &str); 20] = [
+const PINNED: [(&str, &str); 21] = [
     ("join", "13a6b72cd7a8666082a780895c589887ecf4f84d"),
     ("find", "2783e011dce2ef4e660e5a92edb844febe2689cb"),
     ("enter", "ceea24035d42a9eef699ebfbd091c22e8eb43c75"),
@@ -41,7 +42,8 @@ const PINNED: [(&str, &str); 20] = [
     ("leave", "b80e340b723fc685bce017c3c87b66855e80e42c"),
     ("bind", "08bc5b084221138d275111256ab559dd565be158"),
     ("retire", "f56a852a6592550e92be9e57aa2086d2e4d77c4e"),
-    ("policy", "a34bc14258d8ad91916d60a884c9f5d4f0c0f1be"),
+    ("new", "34494b3b436011058b2b56f1f08c3df1fbb8fbf8"),
+    ("policy", "a4c1150b85fe34fdebc20f5939760331747262e1"),
     ("restore", "cb2edbfc91f51e48fa30823763402b478b417bb3"),
     ("mend", "1b4a290651741cf232bda1f269fb3daa1e60d689"),
     ("zones", "dff049337db80598485d179d7d3be18d7d1a0232"),

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 #[cfg(feature = "sabotage")]
 use super::sabotage;
 use super::{
-    Known, Redis, Result, Zone,
+    Counts, Redis, Result, Zone,
     call::{Refused, common_args, keys, keys_of, refused},
     client::{Client, ClientError, Script},
     lock, scripts, text,
@@ -78,7 +78,7 @@ impl<C: Client> Redis<C> {
         let policy = self.policy_of(zone);
         match policy {
             Some(policy) => {
-                self.give_policy(zone, &policy, Known::Seen).await.or_else(|refused| match refused {
+                self.give_policy(zone, &policy, Counts::Always).await.or_else(|refused| match refused {
                     // The state was lost again, and the caller comes back.
                     Refused::Other(StoreError::UnknownZone) | Refused::Keys(_) | Refused::Torn(_) => Ok(()),
                     other => Err(other),

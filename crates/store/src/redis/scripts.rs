@@ -59,7 +59,11 @@ script!(
     RETIRE, "retire", "zone.lua", "retire.lua", "end.lua"
 );
 script!(
-    /// Makes a zone known, or changes its policy.
+    /// Creates the state of a new zone.
+    NEW, "new", "zone.lua", "new.lua", "end.lua"
+);
+script!(
+    /// Changes a zone's policy. A zone without a state begins as after a loss.
     POLICY, "policy", "zone.lua", "policy.lua", "end.lua"
 );
 script!(
