@@ -12,7 +12,9 @@
 local MARK_MS = 5000
 local key, text, creates = KEYS[FIXED + 1], ARGV[8], #ARGV > 8
 if call('EXISTS', KEYS[1]) == 1 then return { creates and '1' or '' } end
-local kept = call('GET', key)
+local kept = redis.pcall('GET', key)
+-- What is of another type is as good as lost.
+if type(kept) == 'table' then kept = false end
 if not creates then
   kept = kept or text
   call('SET', key, kept, 'PX', MARK_MS)

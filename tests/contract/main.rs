@@ -198,6 +198,7 @@ fn of_the_register(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'stati
         deleted_zone_is_not_brought_back_by_opening_it,
         new_zone_admits_people_at_once_whoever_opens_it_first,
         a_state_is_created_as_new_only_with_a_mark,
+        a_zone_whose_state_cannot_be_created_is_not_defined,
         change_that_is_sent_again_is_made_once,
         draw_that_has_begun_is_not_moved,
         routes_are_changed_once_and_come_back_with_the_zones,

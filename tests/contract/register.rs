@@ -1,6 +1,6 @@
 //! The register of zones: what servers that share a Redis can rely on. Each store object acts as a server.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use admission::{Definition, Event, Mode, Moment, Notice, Policy, Schedule, ZoneId};
 use bytes::Bytes;
@@ -8,6 +8,7 @@ use store::{
     Defined, Expected, Line as _, RegisterContents, RoutesDefined, Store as _, StoreError,
     redis::{
         Durability, Redis,
+        address::Settings,
         client::{Client as _, Value},
         scripts,
     },
@@ -15,7 +16,7 @@ use store::{
 
 use crate::{
     backend::{Backend as _, InRedis, Servers},
-    behaviour::{claims, entry, policy, with},
+    behaviour::{claims, entry, eventually, policy, with},
     drawn::drawn_event,
 };
 
@@ -109,7 +110,7 @@ pub(crate) async fn deleted_zone_is_not_brought_back_by_opening_it(backend: &InR
 pub(crate) async fn new_zone_admits_people_at_once_whoever_opens_it_first(backend: &InRedis, zone: &ZoneId) {
     const ZONES: usize = 20;
     let watch = async |store: Arc<Redis>, count: usize| {
-        let mut opened = std::collections::BTreeSet::new();
+        let mut opened = BTreeSet::new();
         while opened.len() < count {
             for (found, _) in store.zones().await.expect("lists").expect("it keeps zones").zones {
                 if found.as_str().starts_with(&format!("{zone}-")) && opened.insert(found.clone()) {
@@ -141,6 +142,34 @@ pub(crate) async fn new_zone_admits_people_at_once_whoever_opens_it_first(backen
         let decided = line.enter(claims(joined.epoch, [joined.first])).await.expect("decides");
         entry(&decided.verdicts[0]);
     }
+}
+
+/// Without a state, nobody would enter in its first minute. In a cluster the register answers all the while.
+pub(crate) async fn a_zone_whose_state_cannot_be_created_is_not_defined(backend: &InRedis, zone: &ZoneId) {
+    let servers = Servers::start(backend.servers.topology());
+    let settings = Settings { command_timeout: Duration::from_millis(500), ..backend.settings() };
+    let store = servers.connect(&settings, Durability::Async).await;
+    let of_register = servers.holder(REGISTER);
+    let holder = |zone: &ZoneId| servers.holder(&format!("{{{zone}}}"));
+    let names = (0..100).map(|i| named(zone, &format!("{i}")));
+    let new = names.max_by_key(|new| holder(new) != of_register).expect("names");
+    servers.stop(holder(&new));
+    let refused = store.define(&new, &Expected::Absent, Some(&policy().into())).await;
+    servers.cont(holder(&new));
+    assert!(matches!(refused, Err(StoreError::Away(_))), "{refused:?}");
+    let made = eventually("it is created", || async {
+        assert_eq!(
+            store.zones().await.ok().map(|kept| kept.expect("it keeps zones").zones).unwrap_or_default(),
+            []
+        );
+        store.define(&new, &Expected::Absent, Some(&policy().into())).await.ok()
+    });
+    assert_eq!(made.await, Defined::Done(None));
+    let line = store.line(&new);
+    line.open(policy()).await.expect("opened");
+    let joined = line.join(1).await.expect("joins");
+    let decided = line.enter(claims(joined.epoch, [joined.first])).await.expect("decides");
+    entry(&decided.verdicts[0]);
 }
 
 /// A server stands still just before it creates the state of a zone. Meanwhile another one may have created it, people may have entered, and

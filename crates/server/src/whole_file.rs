@@ -1,9 +1,11 @@
 //! Small files of the data directory that are written whole, and read at the start.
 //!
-//! Invariants: a reader finds the file of before or the new one, never a part of one, also after a crash. Nobody else may read it.
+//! Invariants: a reader finds the file of before or the new one, never a part of one, also after a crash and where several processes write
+//! it. Nobody else may read it.
 
 use std::{
     fs::{self, File, OpenOptions},
+    hash::{BuildHasher as _, RandomState},
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::Path,
@@ -29,14 +31,19 @@ pub(crate) fn read(path: &Path, max_len: u64) -> io::Result<Option<String>> {
 /// # Errors
 /// The system's error. The file of before stays in use then.
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
-    let unfinished = path.with_extension("json.unfinished");
+    // Servers over Redis may share a directory.
+    let random = RandomState::new().hash_one(0);
+    let unfinished = path.with_extension(format!("json.{random:016x}.unfinished"));
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
+    options.write(true).create_new(true).mode(0o600);
     let mut file = options.open(&unfinished)?;
-    file.write_all(text.as_bytes())?;
     // Otherwise a loss of power could leave an empty file in its place.
-    file.sync_data()?;
-    fs::rename(&unfinished, path)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
+    if let Err(why) = written.and_then(|()| fs::rename(&unfinished, path)) {
+        // A full disk is not filled further by what is left. The first error is the one to tell of.
+        let _ = fs::remove_file(&unfinished);
+        return Err(why);
+    }
     // The file is in use even if this fails. A loss of power may bring back the file of before.
     let dir = path.parent().map(File::open).transpose();
     if let Err(why) = dir.and_then(|dir| dir.map_or(Ok(()), |dir| dir.sync_all())) {
@@ -59,6 +66,15 @@ mod tests {
             assert_eq!(read(&path, 9).expect("a file").as_deref(), Some(text));
         }
         assert!(read(&path, 5).is_err());
+        let writers = (0..4).map(|i| {
+            let path = path.clone();
+            std::thread::spawn(move || (0..50).try_for_each(|_| write(&path, &format!("by {i}"))))
+        });
+        let writers: Vec<_> = writers.collect();
+        for writer in writers {
+            writer.join().expect("no panic").expect("written beside others");
+        }
+        assert!(read(&path, 9).expect("a file").expect("a text").starts_with("by "));
         assert_eq!(fs::read_dir(dir.path()).expect("a directory").count(), 1, "nothing unfinished is left");
     }
 }

@@ -226,11 +226,11 @@ impl<C: Client> Redis<C> {
     }
 
     /// Creates the state of a zone that is new: neither the register nor this server knows it. See `lua/new.lua`.
+    ///
+    /// # Errors
+    /// As a call; [`StoreError::Busy`] if each mark was lost before the state was created.
     async fn create(&self, zone: &Zone, definition: &Definition) -> Result<()> {
         let is_known = || lock(&zone.memory).is_some() || lock(&self.register).zones.contains_key(&zone.id);
-        if is_known() {
-            return Ok(());
-        }
         let run = async |own: Vec<Bytes>| {
             let mut keys = call::keys(&zone.prefix, &[]);
             keys.push(format!("{}new", zone.prefix).into());
@@ -238,18 +238,23 @@ impl<C: Client> Redis<C> {
             args.extend(own);
             Ok::<_, StoreError>(Reply::new(self.client.run(&scripts::NEW, keys, args, None).await?)?.bytes()?)
         };
-        let random = text(format_args!("{:016x}", RandomState::new().hash_one(0)));
-        let mark = run(vec![random]).await?;
-        let unix_ms = self.registered(&[]).await?.unix_ms();
-        if mark.is_empty() || is_known() {
-            return Ok(());
+        for _ in 0..ATTEMPTS {
+            if is_known() {
+                return Ok(());
+            }
+            let random = text(format_args!("{:016x}", RandomState::new().hash_one(0)));
+            let mark = run(vec![random]).await?;
+            let unix_ms = self.registered(&[]).await?.unix_ms();
+            if mark.is_empty() || is_known() {
+                return Ok(());
+            }
+            let policy = definition.policy_at(unix_ms / 1_000);
+            let own = [mark].into_iter().chain(wire::policy_numbers(&policy).map(text));
+            if &*run(own.collect()).await? == b"1" {
+                return Ok(());
+            }
         }
-        let policy = definition.policy_at(unix_ms / 1_000);
-        let own = [mark].into_iter().chain(wire::policy_numbers(&policy).map(text));
-        match &*run(own.collect()).await? {
-            b"1" => Ok(()),
-            _ => Err(StoreError::Away("it did not answer in time".to_owned())),
-        }
+        Err(StoreError::Busy)
     }
 
     /// Notes that this server calls no more.
@@ -271,12 +276,12 @@ impl<C: Client> Redis<C> {
         expected: &Expected,
         new: impl Fn(Option<&Definition>) -> Option<Definition>,
     ) -> Result<Defined> {
+        // A server that finds a zone without a state can't know that it is new, and lets nobody in for a minute. So there is no zone before
+        // there is a state.
         if expected.holds(None)
             && let Some(definition) = new(None)
-            && let Err(error) = self.create(&self.zone(zone), &definition).await
         {
-            // A server that finds the zone without a state can't know that it is new.
-            tracing::warn!(%zone, %error, "the state of a new zone could not be created; nobody enters in its first minute");
+            self.create(&self.zone(zone), &definition).await?;
         }
         let defined = self.define_in_register(zone, expected, &new).await?;
         // So that this server can give the change back if Redis loses it now.

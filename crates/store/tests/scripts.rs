@@ -42,7 +42,7 @@ const PINNED: [(&str, &str); 21] = [
     ("leave", "b80e340b723fc685bce017c3c87b66855e80e42c"),
     ("bind", "08bc5b084221138d275111256ab559dd565be158"),
     ("retire", "f56a852a6592550e92be9e57aa2086d2e4d77c4e"),
-    ("new", "34494b3b436011058b2b56f1f08c3df1fbb8fbf8"),
+    ("new", "4373f0401859aa6a53c0dfb4e9d2f85ec5d16801"),
     ("policy", "a4c1150b85fe34fdebc20f5939760331747262e1"),
     ("restore", "cb2edbfc91f51e48fa30823763402b478b417bb3"),
     ("mend", "1b4a290651741cf232bda1f269fb3daa1e60d689"),

@@ -234,19 +234,23 @@ impl<S: Store> ZoneEditor<S> {
         if new.is_some() && served.len() >= ZONES_MAX && self.get(zone.as_str()).is_none() {
             return Err(DefineError::TooMany);
         }
+        let in_force = async {
+            refresh.wait().await;
+            self.gate.settled(zone.as_str()).await;
+        };
         let before = match self.gate.store().define(zone, expected, new.as_ref()).await? {
             Defined::Done(before) => before,
-            Defined::Otherwise(now) => return Err(otherwise(expected, now)),
+            Defined::Otherwise(now) => {
+                // Whoever is told of a zone that another server changed asks about it next, and finds it here.
+                drop(timeout(IN_FORCE_TIMEOUT, in_force).await);
+                return Err(otherwise(expected, now));
+            }
             Defined::Frozen(event) => return Err(DefineError::Schedule(ScheduleFault::Frozen(event))),
         };
         let change = DefinitionChange { before, after: new };
         if change.before != change.after {
             (self.on_change)(author, zone, &change);
         }
-        let in_force = async {
-            refresh.wait().await;
-            self.gate.settled(zone.as_str()).await;
-        };
         if timeout(IN_FORCE_TIMEOUT, in_force).await.is_err() {
             tracing::warn!(%zone, "the change is stored but not in force here yet: the zone's store does not answer");
         }

@@ -97,8 +97,25 @@ fn of_two_servers_that_expect_the_same_one_succeeds() {
                 (Err(DefineError::Conflict(now)), Ok(_)) => assert_eq!(now, second),
                 both => panic!("{both:?}"),
             }
-            pass(1.0).await;
-            assert_eq!(one.served("A"), two.served("A"));
+            assert_eq!(one.served("A"), two.served("A"), "also where the change was refused");
+            let name = format!("NEW{round}");
+            let new = || Some(Definition::from(hold()));
+            let made = tokio::join!(
+                one.define(&name, Expected::Absent, new()),
+                two.define(&name, Expected::Absent, new())
+            );
+            assert!(
+                matches!(made, (Ok(_), Err(DefineError::Exists(_))) | (Err(DefineError::Exists(_)), Ok(_))),
+                "{made:?}"
+            );
+            for server in [&one, &two] {
+                assert_eq!(
+                    server.editor.get(&name),
+                    new(),
+                    "whoever is told that it exists asks about it next"
+                );
+                assert!(server.gate.join(&name).await.is_ok());
+            }
         }
     });
 }
