@@ -428,6 +428,10 @@ pub(crate) async fn passes_keep_their_life_when_the_policy_changes(backend: &imp
     let age_ms = || async {
         store.line(zone).beat(Vec::new(), 0).await.expect("beats").now_ms.saturating_sub(entry(&short).at_ms)
     };
+    eventually("half of the life of the first pass goes by", || async {
+        (age_ms().await >= 30_000).then_some(())
+    })
+    .await;
     // What the clock leaps, because calls were late, makes a pass live longer.
     eventually("the life of the first pass goes by", || async {
         let verdicts = enter(&store, zone, epoch, 0..2).await.verdicts;
