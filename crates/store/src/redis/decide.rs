@@ -24,10 +24,6 @@ const MAX_CLAIMS: usize = 64;
 /// The rank of whoever is told to wait because nobody knows yet, after a loss, whether the ticket waits.
 const NOT_YET: u64 = 0;
 
-fn is_not_yet(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Waiting(position) if position.rank == NOT_YET)
-}
-
 impl<C: Client> Redis<C> {
     /// Joins `count` holders, some of whom have a key: by their places among the holders.
     pub(super) async fn join_once(
@@ -123,8 +119,10 @@ impl<C: Client> Redis<C> {
                     Err(Refused::Keys(_) | Refused::Torn(_)) => return Err(Garbled("a claim's reply").into()),
                 };
             let verdicts = wire::verdicts(&answer.rest.bytes()?)?;
-            // The answer was that of a state which lacked what this server remembers, and has been given it since.
-            let may_know_more = answer.header.epoch != epoch && verdicts.iter().any(is_not_yet);
+            // The answer was that of a state which lacked what this server remembers, and has been given it since. Such a state may take
+            // somebody who entered for one who waits.
+            let is_other = |verdict: &Verdict| !matches!(verdict, Verdict::Entered(_));
+            let may_know_more = answer.header.epoch != epoch && verdicts.iter().any(is_other);
             if is_again || !may_know_more {
                 break (answer, verdicts);
             }
