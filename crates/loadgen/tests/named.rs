@@ -115,12 +115,16 @@ fn is_good_but_short(code: i32, report: &Report) {
 /// so long that order could not be judged.
 const AT_ONCE: usize = 6;
 
+async fn in_turn(turns: Arc<Semaphore>, run: impl Future<Output = ()>) {
+    let _turn = turns.acquire().await.expect("there are turns");
+    run.await;
+}
+
 /// The long runs, and beside them all others, some at once: they mostly wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_fault_fails_its_check_and_a_good_room_passes() {
     let mut runs = JoinSet::new();
-    let short = Arc::new(Semaphore::new(AT_ONCE));
-    let turn = || Arc::clone(&short).acquire_owned();
+    let turns = Arc::new(Semaphore::new(AT_ONCE));
     runs.spawn(async {
         // A run that shows everything: 60 of 100 users may enter within a minute.
         let policy = Policy { admit_per_minute: 60, ..POLICY };
@@ -134,18 +138,14 @@ async fn each_fault_fails_its_check_and_a_good_room_passes() {
         assert!(report.checks.iter().all(|check| check.judgement == Judgement::Good), "{:#?}", report.checks);
         assert_eq!((code, outcome(&report)), (0, Judgement::Good));
     });
-    let may_run = turn();
-    runs.spawn(async {
-        let _its_turn = may_run.await;
+    runs.spawn(in_turn(Arc::clone(&turns), async {
         let slos = ["--slo", "errors=0%", "--repeat", "0.3", "--abandon", "0.1"];
         let (code, report) = rehearse(POLICY, Fault::None, &slos).await;
         is_good_but_short(code, &report);
         assert!(report.eta.users >= 30, "the line moved: {:?}", report.eta);
         assert_eq!(report.streams, Streams::default());
-    });
-    let may_run = turn();
-    runs.spawn(async {
-        let _its_turn = may_run.await;
+    }));
+    runs.spawn(in_turn(Arc::clone(&turns), async {
         let slos = ["--stream-share", "1", "--repeat", "0.3", "--abandon", "0.1"];
         let (code, report) = rehearse(POLICY, Fault::None, &slos).await;
         is_good_but_short(code, &report);
@@ -156,7 +156,7 @@ async fn each_fault_fails_its_check_and_a_good_room_passes() {
         assert!(open.iter().any(|open| *open > 40) && open.iter().all(|open| *open <= 101), "{open:?}");
         // All of them would make more than a thousand. Only those poll who are refused a stream.
         assert!(report.counters.entry_requests_total < 500, "listeners do not poll: {:?}", report.counters);
-    });
+    }));
     // Only a long run shows that users are left behind, and all others enter in it.
     for (way, streams) in [(Way::Stale, "0"), (Way::Stale, "1"), (Way::Late, "0")] {
         runs.spawn(async move {
@@ -176,9 +176,7 @@ async fn each_fault_fails_its_check_and_a_good_room_passes() {
         if matches!(fault, Fault::Stalls | Fault::Reorders) && streams == "1" {
             continue;
         }
-        let may_run = turn();
-        runs.spawn(async move {
-            let _its_turn = may_run.await;
+        runs.spawn(in_turn(Arc::clone(&turns), async move {
             let more = [more, &["--stream-share", streams]].concat();
             let (code, report) = rehearse(policy, fault, &more).await;
             let check = check(&report, name);
@@ -195,7 +193,7 @@ async fn each_fault_fails_its_check_and_a_good_room_passes() {
                 report.checks
             );
             assert!(check.count > 0 && !check.note_ko.is_empty(), "{fault:?}: {check:?}");
-        });
+        }));
     }
     runs.join_all().await;
 }

@@ -14,7 +14,10 @@ use std::{
 use admission::{SealKey, Seals};
 use shown::utf8;
 
-use crate::passes::{PassSettings, Passes, Signer};
+use crate::{
+    passes::{PassSettings, Passes, Signer},
+    whole_file,
+};
 
 /// The most bytes of a key file.
 const MAX_LEN: u64 = 64 << 10;
@@ -335,8 +338,7 @@ fn forbidden(owner: u32) -> u32 {
 
 /// Writes a file under another name, syncs it, and then renames it, unless the name is taken already.
 fn write(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
-    let unfinished = path.with_extension(format!("unfinished-{}", std::process::id()));
-    let _ = fs::remove_file(&unfinished);
+    let unfinished = whole_file::unfinished(path);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
     let named = file.write_all(text.as_bytes()).and_then(|()| file.write_all(b"\n")).and_then(|()| {
         file.sync_all()?;

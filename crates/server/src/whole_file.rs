@@ -8,7 +8,7 @@ use std::{
     hash::{BuildHasher as _, RandomState},
     io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// The text of a file of at most `max_len` bytes; none if there is no such file. Blocks.
@@ -26,14 +26,18 @@ pub(crate) fn read(path: &Path, max_len: u64) -> io::Result<Option<String>> {
     }
 }
 
+/// The name of a file that is not in its place yet. It is random, because servers over Redis may share a directory.
+pub(crate) fn unfinished(path: &Path) -> PathBuf {
+    let random = RandomState::new().hash_one(0);
+    path.with_extension(format!("unfinished-{random:016x}"))
+}
+
 /// Writes a file beside the one in use, and puts it in its place. Blocks.
 ///
 /// # Errors
 /// The system's error. The file of before stays in use then.
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
-    // Servers over Redis may share a directory.
-    let random = RandomState::new().hash_one(0);
-    let unfinished = path.with_extension(format!("json.{random:016x}.unfinished"));
+    let unfinished = unfinished(path);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     let mut file = options.open(&unfinished)?;

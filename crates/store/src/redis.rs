@@ -146,7 +146,7 @@ impl<C: Client> Redis<C> {
         Self {
             client,
             durability,
-            name: text(format_args!("{:016x}", RandomState::new().hash_one(0))),
+            name: random_text(),
             max_segments: MAX_SEGMENTS,
             held_clock_ms: AtomicU64::new(0),
             zones: Mutex::default(),
@@ -242,8 +242,7 @@ impl<C: Client> Redis<C> {
             if is_known() {
                 return Ok(());
             }
-            let random = text(format_args!("{:016x}", RandomState::new().hash_one(0)));
-            let mark = run(vec![random]).await?;
+            let mark = run(vec![random_text()]).await?;
             let unix_ms = self.registered(&[]).await?.unix_ms();
             if mark.is_empty() || is_known() {
                 return Ok(());
@@ -468,4 +467,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn text(value: impl ToString) -> Bytes {
     value.to_string().into()
+}
+
+/// 16 hexadecimal digits that nobody else has.
+fn random_text() -> Bytes {
+    text(format_args!("{:016x}", RandomState::new().hash_one(0)))
 }
