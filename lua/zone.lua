@@ -42,6 +42,7 @@
 --       WEIR_NEWER text  a newer version wrote the state, and this one does not know all of it
 --       WEIR_NONE  there is no such zone          WEIR_LOST  the state is older than the server's
 --       WEIR_KEYS next  the keys of the end of the line were not passed
+--       WEIR_OTHER text  another epoch has begun than the server knows; it says first what it remembers, see meet in call.rs
 --       WEIR_TORN epoch text  a part of the state is missing, or is not what a script has written; see mend.lua
 -- Cost  about 25 us with one segment. Loops run over the arguments, or over the next slots of the front.
 
@@ -722,6 +723,7 @@ local function advance(now)
   local before = z.now
   z.now = now
   if leap_ms > 0 then note_leap(before) end
+  leap_ms = 0
   advance_window()
   if now - before > PAUSE_MS and z.live > 0 then
     if now - before > LONG_PAUSE_MS then
@@ -941,11 +943,17 @@ local function is_recovering() return z.now < z.hold_until or (z.presumed_at > 0
 local function back_at(period) return z.now + 2 * period + 5000 end
 
 -- Notes which process has the state, and since when as a primary. If it is another one than before, it was restarted or took over, and the
--- last writes of that process may be lost. A list that is missing is not begun by this note.
+-- last writes of that process may be lost: they are presumed in the same step, because the call may be refused after it. A list that is
+-- missing is not begun by this note.
 local function check_process(now, run, reign, is_other, has_list)
   if run ~= z.run or is_other then
     z.run = run
-    if is_other then begin_epoch(now, z.rev, z.next) end
+    if is_other then
+      begin_epoch(now, z.rev, z.next)
+      advance(now)
+      presume(blind_since)
+      blind_since = nil
+    end
     call('SET', KEYS[1], header())
   end
   if not has_list or call('EXISTS', KEYS[4]) == 1 then call('HSET', KEYS[4], 'reign', int(reign)) end
@@ -1014,8 +1022,8 @@ local function missing_part(has_list)
   end
 end
 
--- Begins a call on an existing zone. `refuses` may return an error before anything is written. A script that says who is gone
--- `looks_closely` first. Returns the index of the script's first own argument, or nil and an error.
+-- Begins a call on an existing zone. A script that decides, or says who waits, has `refuses`, which may return an error before anything is
+-- written. A script that says who is gone `looks_closely` first. Returns the index of the script's first own argument, or nil and an error.
 local function begin(refuses, looks_closely)
   local raw = call('GET', KEYS[1])
   if not raw then return nil, redis.error_reply('WEIR_NONE there is no such zone') end
@@ -1029,15 +1037,23 @@ local function begin(refuses, looks_closely)
   local has_list = z.live + z.inside > 0 or z.next > max(z.start, z.base * SEGMENT)
   local run, reign = unknown_run()
   local is_other = run and z.run ~= 0 and (run ~= z.run or (call('HGET', KEYS[4], 'reign') or int(reign)) ~= int(reign))
+  local function torn(part, how) return redis.error_reply('WEIR_TORN ' .. int(z.epoch) .. ' ' .. part .. how) end
+  -- What is presumed becomes a part of the log.
+  local part = is_other and missing_log()
+  if part then return nil, torn(part, ' is missing') end
   local now = set_clock(is_other)
   if run then check_process(now, run, reign, is_other, has_list) end
   note_late()
   local from = read_segments()
-  local part = missing_part(has_list)
-  if part then return nil, redis.error_reply('WEIR_TORN ' .. int(z.epoch) .. ' ' .. part .. ' is missing') end
+  part = missing_part(has_list)
+  if part then return nil, torn(part, ' is missing') end
   for i = 1, looks_closely and #segments or 0 do
     part = spoiled_part(segments[i])
-    if part then return nil, redis.error_reply('WEIR_TORN ' .. int(z.epoch) .. ' ' .. part .. ' was changed') end
+    if part then return nil, torn(part, ' was changed') end
+  end
+  -- A state that lacks what this server remembers would decide otherwise.
+  if refuses and epoch > 0 and epoch < z.epoch then
+    return nil, redis.error_reply('WEIR_OTHER another epoch has begun than this server knows')
   end
   local fault = refuses and refuses(from)
   if fault then return nil, redis.error_reply(fault) end

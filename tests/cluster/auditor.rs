@@ -728,8 +728,8 @@ impl Auditor {
         });
     }
 
-    /// No replica confirmed the call that a server made at `ms`, so the server was not told what was decided.
-    pub(crate) fn unconfirmed(&mut self, ms: u64, server: usize) {
+    /// A server was not told what its call decided at `ms`: no replica confirmed it, or the answer was lost.
+    pub(crate) fn untold(&mut self, ms: u64, server: usize) {
         let of_call = |decision: &&mut Decision| decision.ms == ms && decision.server == Some(server);
         for decision in self.decided.values_mut().flatten().filter(of_call) {
             decision.server = None;

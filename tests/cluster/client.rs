@@ -255,7 +255,7 @@ impl SimClient {
                     break;
                 }
                 if Instant::now() >= deadline {
-                    lock(&self.net).auditor.unconfirmed(ran_ms, self.server);
+                    lock(&self.net).auditor.untold(ran_ms, self.server);
                     return Attempt::Done(Err(ClientError::Unconfirmed {
                         confirmed,
                         asked: confirm.replicas,
@@ -266,7 +266,15 @@ impl SimClient {
             }
         }
         sleep(back).await;
-        if !lock(&self.net).cluster.is_linked(self.server, node) {
+        let is_heard = {
+            let mut net = lock(&self.net);
+            let is_heard = net.cluster.is_linked(self.server, node);
+            if !is_heard {
+                net.auditor.untold(ran_ms, self.server);
+            }
+            is_heard
+        };
+        if !is_heard {
             std::future::pending::<()>().await;
         }
         match served {

@@ -154,6 +154,8 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         visits_far_from_the_line_end,
         nobody_entered_by_what_is_presumed,
         a_server_that_is_gone_is_not_waited_for_anew,
+        slots_count_as_taken_though_the_first_call_is_refused,
+        a_server_says_what_it_remembers_before_it_asks,
         state_of_the_first_version_is_read,
         state_of_a_later_version_is_left_alone,
         policy_put_by_one_is_in_the_others_view,

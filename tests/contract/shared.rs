@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use admission::{Claim, Departure, JoinKey, Joined, Leaver, Mode, PagePolls, Policy, Proof, Verdict, ZoneId};
+use admission::{
+    Claim, Departure, JoinKey, Joined, Leaver, Mode, PagePolls, Policy, Position, Proof, Verdict, ZoneId,
+};
 use store::{
     Line as _, RegisterContents, Store as _, StoreError,
     redis::{Durability, Redis, address::Settings},
@@ -591,6 +593,80 @@ pub(crate) async fn a_server_that_is_gone_is_not_waited_for_anew(backend: &InRed
         }
     }
     assert_eq!(entered, [0, 0, 2]);
+}
+
+/// Another process has the state, and the first call to it is refused, because it has the keys of other segments. What the process
+/// before may have decided counts as taken all the same.
+pub(crate) async fn slots_count_as_taken_though_the_first_call_is_refused(backend: &InRedis, zone: &ZoneId) {
+    const NOTE_ANOTHER: &str = "local raw = redis.call('GET', KEYS[1])
+        local run = struct.pack('>i8', (struct.unpack('>i8', raw, 26 * 8 + 1)) + 1)
+        redis.call('SET', KEYS[1], string.sub(raw, 1, 26 * 8) .. run .. string.sub(raw, 27 * 8 + 1))
+        return redis.call('DEL', KEYS[2])";
+    let (store, silent) = (backend.open().await, backend.open().await);
+    let began_ms = store.line(zone).put(policy()).await.expect("put").now_ms;
+    silent.line(zone).open(policy()).await.expect("opened");
+    for server in [&silent, &store] {
+        server.line(zone).join(1).await.expect("joins");
+    }
+    let [header, process] = ["z", "on"].map(|key| format!("weir:v1:{{{zone}}}:{key}"));
+    let holder = backend.servers.holder(&header);
+    backend.servers.command(holder, &["EVAL", NOTE_ANOTHER, "2", &header, &process]);
+    let mut entered = Vec::new();
+    for second in 1..=50 {
+        store.hold_clock(began_ms + second * 1_000);
+        if [1, 30].contains(&second) {
+            let Joined { verdicts, .. } = store.line(zone).join(2).await.expect("joins");
+            entered.push(verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Entered(_))).count());
+        }
+        store.line(zone).beat(Vec::new(), 0).await.expect("beats");
+    }
+    let view = store.line(zone).beat(Vec::new(), 0).await.expect("beats");
+    assert_eq!((entered, view.tally.entered), (vec![0, 0], 2));
+}
+
+/// A server has not heard that the state was lost and that another server began it anew. What it is asked first is decided by what it
+/// remembers.
+pub(crate) async fn a_server_says_what_it_remembers_before_it_asks(backend: &InRedis, zone: &ZoneId) {
+    for i in 0..3 {
+        let zone = &ZoneId::parse(&format!("{zone}-{i}")).expect("a name");
+        let (a, b) = (backend.open().await, backend.open().await);
+        let began_ms = a.line(zone).put(policy()).await.expect("put").now_ms;
+        b.line(zone).open(policy()).await.expect("opened");
+        let Joined { epoch, verdicts, .. } = a.line(zone).join(1).await.expect("joins");
+        let entered = entry(&verdicts[0]);
+        a.line(zone).put(with(Mode::Hold)).await.expect("put");
+        a.line(zone).join(2).await.expect("joins");
+        a.line(zone).put(policy()).await.expect("put");
+        let holder = backend.servers.holder(&format!("{{{zone}}}"));
+        for key in ["z", "log", "due", "seg", "on", "srv", "0:live", "0:here", "0:entry", "0:lost"] {
+            backend.servers.command(holder, &["DEL", &format!("weir:v1:{{{zone}}}:{key}")]);
+        }
+        // Time enough for everybody to ask again.
+        for second in 0..12 {
+            b.hold_clock(began_ms + second * 1_000);
+            b.line(zone).beat(Vec::new(), 0).await.expect("beats");
+        }
+        a.hold_clock(began_ms + 12_000);
+        match i {
+            0 => {
+                let leaver = Leaver { claim: Claim { epoch, seq: 0 }, proof: Proof::Token, address: 0 };
+                let left = a.line(zone).leave(vec![leaver]).await.expect("leaves");
+                assert_eq!(left, [Departure::Visit]);
+            }
+            1 => {
+                let Joined { verdicts, .. } = a.line(zone).join(1).await.expect("joins");
+                assert!(
+                    matches!(verdicts[0], Verdict::Waiting(Position { rank: 3, .. })),
+                    "two came before: {:?}",
+                    verdicts[0]
+                );
+            }
+            _ => {
+                let verdicts = a.line(zone).enter(claims(epoch, [0])).await.expect("decided").verdicts;
+                assert_eq!(verdicts, [Verdict::Entered(entered)]);
+            }
+        }
+    }
 }
 
 /// Visits of an earlier line may be far from all tickets of this one. They end, and whoever is active stays inside. A report costs one

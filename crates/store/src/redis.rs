@@ -60,7 +60,7 @@ use call::{ATTEMPTS, Refused, common_args};
 use client::{AnyClient, Client, Confirm};
 use mend::Mended;
 use register::Register;
-use wire::{Garbled, Reply, SEGMENT};
+use wire::{Reply, SEGMENT};
 use zone_memory::ZoneMemory;
 
 /// How many segments one call passes at most. This bounds how long a call blocks Redis.
@@ -218,8 +218,7 @@ impl<C: Client> Redis<C> {
                 Ok(()) => return self.beat(zone, &[], 0).await,
                 Err(Refused::Other(StoreError::UnknownZone)) => self.recover(zone).await?,
                 Err(Refused::Torn(torn)) => self.mend(zone, torn).await?,
-                Err(Refused::Other(error)) => return Err(error),
-                Err(Refused::Keys(_)) => return Err(Garbled("a policy's reply").into()),
+                Err(refused) => return Err(refused.without("a policy's reply")),
             }
         }
         Err(StoreError::Away(format!("the state of zone {} could not be rebuilt", zone.id)))
@@ -261,11 +260,8 @@ impl<C: Client> Redis<C> {
         if !zone.decides.load(Ordering::Relaxed) {
             return Ok(());
         }
-        match self.run(zone, &scripts::RETIRE, (&[], &[]), |_| Vec::new()).await {
-            Ok(_) => Ok(()),
-            Err(Refused::Other(error)) => Err(error),
-            Err(Refused::Keys(_) | Refused::Torn(_)) => Err(Garbled("a retirement's reply").into()),
-        }
+        let answer = self.run(zone, &scripts::RETIRE, (&[], &[]), |_| Vec::new()).await;
+        answer.map(drop).map_err(|refused| refused.without("a retirement's reply"))
     }
 
     /// Changes a zone's definition in the register, creates the state of a zone that is new, and closes the zone if it is deleted.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{
     PAGE_BYTES, Redis, Result, Zone,
-    call::{ATTEMPTS, Answer, Refused},
+    call::{ATTEMPTS, Answer},
     client::Client,
     lock, scripts, text,
     wire::{self, Counts, Garbled, Header, SEGMENT},
@@ -158,11 +158,8 @@ impl<C: Client> Redis<C> {
             args
         };
         let asked = Instant::now();
-        let answer = match self.run(zone, &scripts::BEAT, (slice, &[]), own).await {
-            Ok(answer) => answer,
-            Err(Refused::Other(error)) => return Err(error),
-            Err(Refused::Keys(_) | Refused::Torn(_)) => return Err(Garbled("a beat's reply").into()),
-        };
+        let answer = self.run(zone, &scripts::BEAT, (slice, &[]), own).await;
+        let answer = answer.map_err(|refused| refused.without("a beat's reply"))?;
         let Answer { header, mut rest, .. } = answer;
         let ends = (rest.number()?, rest.number()?);
         let mut rows = rest.list()?;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: each call carries the newest revision that this server has seen of the zone; only those that rebuild a state believe any. A
 //! script refuses a call whose revision is newer than its own state, so a state that lost something decides nothing before it is rebuilt.
+//! And no state decides for a server that has not given it what it remembers.
 
 use std::{fmt, sync::atomic::Ordering};
 
@@ -35,6 +36,8 @@ pub(super) enum Refused {
     Keys(u64),
     /// The state lacks a part, or cannot be used.
     Torn(Torn),
+    /// Another epoch has begun, and this server has not said yet what it remembers.
+    Epoch,
     Other(StoreError),
 }
 
@@ -43,6 +46,7 @@ impl fmt::Display for Refused {
         match self {
             Self::Keys(_) => f.write_str("the call had the keys of other segments"),
             Self::Torn(torn) => f.write_str(&torn.why),
+            Self::Epoch => f.write_str("another epoch has begun"),
             Self::Other(error) => error.fmt(f),
         }
     }
@@ -63,6 +67,16 @@ impl Torn {
     /// The script could not say where the fault is.
     fn of_any_epoch(why: String) -> Refused {
         Refused::Torn(Self { epoch: None, why, segment: None })
+    }
+}
+
+impl Refused {
+    /// The error of a caller that repairs nothing: `what` did not come.
+    pub(super) fn without(self, what: &'static str) -> StoreError {
+        match self {
+            Self::Other(error) => error,
+            Self::Keys(_) | Self::Torn(_) | Self::Epoch => Garbled(what).into(),
+        }
     }
 }
 
@@ -111,22 +125,45 @@ impl<C: Client> Redis<C> {
         own: impl Fn(&ZoneMemory) -> Vec<Bytes>,
     ) -> std::result::Result<Answer, Refused> {
         for _ in 0..ATTEMPTS {
-            let args = {
-                let memory = lock(&zone.memory);
-                let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
-                let mut args = common_args(Some(memory), self.held_clock_ms(), &self.name_at(zone), segments);
-                args.extend(own(memory));
-                args
+            // Without what this server remembers, the state would decide otherwise.
+            let answer = match self.give_witnesses(zone).await {
+                Ok(()) => self.attempt(zone, script, (segments, more), &own).await,
+                Err(refused) => Err(refused),
             };
-            let mut keys = keys(&zone.prefix, segments);
-            keys.extend_from_slice(more);
-            match self.call(zone, script, keys, args).await {
+            match answer {
                 Err(Refused::Other(StoreError::UnknownZone)) => self.recover(zone).await?,
                 Err(Refused::Torn(torn)) => self.mend(zone, torn).await?,
+                Err(Refused::Epoch) => self.keep_witness(zone),
                 other => return other,
             }
         }
         Err(StoreError::Away(format!("the state of zone {} could not be rebuilt", zone.id)).into())
+    }
+
+    /// Keeps what this server remembers of the epoch that it knows, to give it to a later one.
+    fn keep_witness(&self, zone: &Zone) {
+        if let Some(memory) = &mut *lock(&zone.memory) {
+            memory.keep_witness(Instant::now());
+        }
+    }
+
+    async fn attempt(
+        &self,
+        zone: &Zone,
+        script: &'static Script,
+        (segments, more): (&[u64], &[Bytes]),
+        own: impl Fn(&ZoneMemory) -> Vec<Bytes>,
+    ) -> std::result::Result<Answer, Refused> {
+        let args = {
+            let memory = lock(&zone.memory);
+            let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
+            let mut args = common_args(Some(memory), self.held_clock_ms(), &self.name_at(zone), segments);
+            args.extend(own(memory));
+            args
+        };
+        let mut keys = keys(&zone.prefix, segments);
+        keys.extend_from_slice(more);
+        self.call(zone, script, keys, args).await
     }
 
     /// Makes one call. If the state was lost, the error is [`StoreError::UnknownZone`].
@@ -200,17 +237,18 @@ impl<C: Client> Redis<C> {
 }
 
 /// What each script of a zone answers first, and the rest.
-struct Seen {
-    header: Header,
-    past: Bytes,
+pub(super) struct Seen {
+    pub(super) header: Header,
+    /// The line's earlier epochs, as they are written.
+    pub(super) past: Bytes,
     /// The number of the first record in `log`.
-    first: u64,
-    log: Bytes,
-    rest: Reply,
+    pub(super) first: u64,
+    pub(super) log: Bytes,
+    pub(super) rest: Reply,
 }
 
 impl Seen {
-    fn of(value: Value) -> std::result::Result<Self, Refused> {
+    pub(super) fn of(value: Value) -> std::result::Result<Self, Refused> {
         let mut rest = Reply::new(value)?;
         let raw = rest.bytes()?;
         let garbled = |Garbled(what)| Torn::of_any_epoch(format!("Redis did not answer with {what}"));
@@ -238,6 +276,9 @@ pub(super) fn refused(message: &str) -> Refused {
     let found = |word: &str| message.find(word).map(|at| &message[at + word.len()..]);
     if found("WEIR_LOST").is_some() || found("WEIR_NONE").is_some() {
         return Refused::Other(StoreError::UnknownZone);
+    }
+    if found("WEIR_OTHER").is_some() {
+        return Refused::Epoch;
     }
     if let Some(text) = newer(message) {
         return Refused::Other(StoreError::Away(text));

@@ -47,8 +47,7 @@ impl<C: Client> Redis<C> {
             match self.run(zone, &scripts::JOIN, (&segments, &key_names), own).await {
                 Ok(answer) => return joined(zone, count, keys, answer),
                 Err(Refused::Keys(end)) => next = end,
-                Err(Refused::Other(error)) => return Err(error),
-                Err(Refused::Torn(_)) => return Err(Garbled("a join's reply").into()),
+                Err(refused) => return Err(refused.without("a join's reply")),
             }
         }
         Err(StoreError::Away("the end of the line moves faster than this server can follow".to_owned()))
@@ -86,15 +85,14 @@ impl<C: Client> Redis<C> {
     /// Decides the first of `claims`: at most [`MAX_CLAIMS`], in as many segments as one call passes.
     async fn enter_some(&self, zone: &Zone, claims: &[(u64, u32)]) -> Result<Decided> {
         let mut segments = BTreeSet::new();
-        let epoch = {
+        {
             let memory = lock(&zone.memory);
             let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
             let front_end = memory.header.appointed.max(1) - 1;
             let of_front = memory.header.base..=split(front_end).0;
             segments
                 .extend(of_front.filter(|segment| !memory.is_unused(*segment)).take(self.max_segments / 2));
-            memory.header.epoch
-        };
+        }
         let mut count = 0;
         for &(seq, _) in &claims[..claims.len().min(MAX_CLAIMS)] {
             let segment = split(seq).0;
@@ -110,24 +108,9 @@ impl<C: Client> Redis<C> {
             bytes.extend_from_slice(&seq.to_be_bytes()[2..]);
         }
         let (segments, bytes): (Vec<u64>, Bytes) = (segments.into_iter().collect(), bytes.into());
-        let mut is_again = false;
-        let (answer, mut verdicts) = loop {
-            let mut answer =
-                match self.run(zone, &scripts::ENTER, (&segments, &[]), |_| vec![bytes.clone()]).await {
-                    Ok(answer) => answer,
-                    Err(Refused::Other(error)) => return Err(error),
-                    Err(Refused::Keys(_) | Refused::Torn(_)) => return Err(Garbled("a claim's reply").into()),
-                };
-            let verdicts = wire::verdicts(&answer.rest.bytes()?)?;
-            // The answer was that of a state which lacked what this server remembers, and has been given it since. Such a state may take
-            // somebody who entered for one who waits.
-            let is_other = |verdict: &Verdict| !matches!(verdict, Verdict::Entered(_));
-            let may_know_more = answer.header.epoch != epoch && verdicts.iter().any(is_other);
-            if is_again || !may_know_more {
-                break (answer, verdicts);
-            }
-            is_again = true;
-        };
+        let answer = self.run(zone, &scripts::ENTER, (&segments, &[]), |_| vec![bytes.clone()]).await;
+        let mut answer = answer.map_err(|refused| refused.without("a claim's reply"))?;
+        let mut verdicts = wire::verdicts(&answer.rest.bytes()?)?;
         if verdicts.len() != count {
             return Err(Garbled("the verdicts").into());
         }

@@ -106,8 +106,7 @@ impl<C: Client> Redis<C> {
             let segments: Vec<u64> = segments(self.used_segments(zone)?).into_iter().collect();
             match self.run(zone, script, (&segments, &[]), |_| own()).await {
                 Err(Refused::Keys(_)) => self.learn_segments(zone).await?,
-                Err(Refused::Other(error)) => return Err(error),
-                Err(Refused::Torn(_)) => return Err(Garbled("the reply to a draw").into()),
+                Err(refused) => return Err(refused.without("the reply to a draw")),
                 Ok(answer) => return Ok(answer),
             }
         }

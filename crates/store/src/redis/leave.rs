@@ -9,12 +9,7 @@ use admission::{Departure, Leaver, Proof};
 use bytes::Bytes;
 
 use super::{
-    Redis, Result, Zone,
-    call::{Refused, keys_of},
-    client::Client,
-    lock, scripts,
-    wire::Garbled,
-    zone_memory::split,
+    Redis, Result, Zone, call::keys_of, client::Client, lock, scripts, wire::Garbled, zone_memory::split,
 };
 use crate::StoreError;
 
@@ -61,14 +56,8 @@ impl<C: Client> Redis<C> {
             bytes.extend_from_slice(&address.to_be_bytes());
         }
         let bytes = Bytes::from(bytes);
-        let mut answer = match self
-            .run(zone, &scripts::LEAVE, (&segments, &more), |_| vec![bytes.clone()])
-            .await
-        {
-            Ok(answer) => answer,
-            Err(Refused::Other(error)) => return Err(error),
-            Err(Refused::Keys(_) | Refused::Torn(_)) => return Err(Garbled("the reply to leavers").into()),
-        };
+        let answer = self.run(zone, &scripts::LEAVE, (&segments, &more), |_| vec![bytes.clone()]).await;
+        let mut answer = answer.map_err(|refused| refused.without("the reply to leavers"))?;
         let departures = answer.rest.bytes()?;
         let departures: Option<Vec<Departure>> = departures.iter().map(|&digit| departure(digit)).collect();
         let departures = departures.filter(|of| of.len() == count).ok_or(Garbled("the departures"))?;

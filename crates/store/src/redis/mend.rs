@@ -98,8 +98,7 @@ impl<C: Client> Redis<C> {
                 // The header was dropped, or is not there.
                 Err(Refused::Other(StoreError::UnknownZone)) => return Ok(()),
                 Err(Refused::Other(error)) => return Err(error),
-                Err(Refused::Torn(torn)) => return Err(StoreError::Away(torn.why)),
-                Err(Refused::Keys(_)) => return Err(StoreError::Away(why)),
+                Err(refused) => return Err(StoreError::Away(refused.to_string())),
                 Ok(_) => {}
             }
         }

@@ -13,10 +13,9 @@ use tokio::time::Instant;
 use super::sabotage;
 use super::{
     Counts, Redis, Result, Zone,
-    call::{Refused, common_args, keys, keys_of, refused},
+    call::{Refused, Seen, common_args, keys, keys_of, refused},
     client::{Client, ClientError, Script},
-    lock, scripts, text,
-    wire::{self, Garbled, Header, Reply},
+    lock, scripts, text, wire,
     zone_memory::{Witness, split},
 };
 use crate::StoreError;
@@ -57,8 +56,7 @@ impl<C: Client> Redis<C> {
         match self.restore(zone).await {
             Ok(()) => Ok(()),
             Err(Refused::Torn(torn)) => self.mend(zone, torn).await,
-            Err(Refused::Other(error)) => Err(error),
-            Err(Refused::Keys(_)) => Err(Garbled("the reply to a memory").into()),
+            Err(refused) => Err(refused.without("the reply to a memory")),
         }
     }
 
@@ -80,8 +78,8 @@ impl<C: Client> Redis<C> {
             Some(policy) => {
                 self.give_policy(zone, &policy, Counts::Always).await.or_else(|refused| match refused {
                     // The state was lost again, and the caller comes back.
-                    Refused::Other(StoreError::UnknownZone) | Refused::Keys(_) | Refused::Torn(_) => Ok(()),
-                    other => Err(other),
+                    Refused::Other(error) if error != StoreError::UnknownZone => Err(error.into()),
+                    _ => Ok(()),
                 })
             }
             None => Ok(()),
@@ -165,10 +163,8 @@ impl<C: Client> Redis<C> {
                 Err(ClientError::Script(text)) => return Err(refused(&text)),
                 Err(error) => return Err(StoreError::from(error).into()),
             };
-            let mut reply = Reply::new(value)?;
-            let raw = reply.bytes()?;
-            let (header, past) = (Header::parse(&raw)?, wire::past(&raw));
-            let (first, log, taken) = (reply.number()?, reply.bytes()?, reply.bytes()?);
+            let Seen { header, past, first, log, mut rest } = Seen::of(value)?;
+            let taken = rest.bytes()?;
             if i == 0 {
                 // See `lua/restore.lua`.
                 let taken = match &*taken {

@@ -64,11 +64,12 @@ impl Rule {
     /// The text of the scripts that keeps the rule, and what is there instead while the rule is broken.
     fn edits(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Revision => &[("is_other then begin_epoch", "false then begin_epoch")],
+            Self::Revision => &[("if is_other then\n      begin_epoch", "if false then\n      begin_epoch")],
             Self::Cap => &[("slots_free = min(free(true), room())", "slots_free = 1000000")],
             Self::Restore => &[],
             Self::Presumption => &[
                 ("  if since then presume(since) end\n", ""),
+                ("      presume(blind_since)\n", ""),
                 (
                     "z.presumed_at, z.presumed = z.now, max(z.n - used, 0)",
                     "z.presumed_at, z.presumed = z.now, 0",

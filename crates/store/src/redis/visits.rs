@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::{
     Redis, Result, Zone,
     beat::{Polls, by_segment, poll_bytes},
-    call::{Answer, Refused, keys_of},
+    call::{Answer, keys_of},
     client::Client,
     lock, scripts, text,
     wire::{Garbled, Reply},
@@ -80,11 +80,8 @@ impl<C: Client> Redis<C> {
         };
         let more = keys_of(&zone.prefix, slice, &["in", "i0", "i1", "i2", "i3", "left"]);
         let more: Vec<Bytes> = more.collect();
-        let answer = match self.run(zone, &scripts::VISITS, (&[], &more), own).await {
-            Ok(answer) => answer,
-            Err(Refused::Other(error)) => return Err(error),
-            Err(Refused::Keys(_) | Refused::Torn(_)) => return Err(Garbled("a report's reply").into()),
-        };
+        let answer = self.run(zone, &scripts::VISITS, (&[], &more), own).await;
+        let answer = answer.map_err(|refused| refused.without("a report's reply"))?;
         let Answer { header, mut rest, .. } = answer;
         let (mut revs, mut bits, mut visited) = (rest.list()?, rest.list()?, rest.list()?);
         let mut segments = Vec::with_capacity(visited.len());
