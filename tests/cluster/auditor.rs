@@ -267,6 +267,8 @@ pub(crate) struct Auditor {
     server_sides: Vec<usize>,
     /// The lines that nodes began: first epoch and first number.
     begun: Vec<Ticket>,
+    /// The line of each epoch.
+    lines: BTreeMap<u32, u32>,
     /// The tickets whose holders said that they give up the place or the visit, and when that was answered.
     given_up: BTreeMap<Ticket, Option<u64>>,
     /// When copies of tickets asked whose holders had replaced them or were gone, and were told to wait.
@@ -457,6 +459,7 @@ impl Auditor {
             answers: vec![Vec::new(); plan.servers],
             server_sides: plan.server_sides.clone(),
             begun: Vec::new(),
+            lines: BTreeMap::new(),
             given_up: BTreeMap::new(),
             lone_polls: Vec::new(),
             tickets: Tickets::new(plan.servers),

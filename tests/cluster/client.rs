@@ -423,6 +423,8 @@ fn tap(
             script.name
         );
         net.cluster.tell(now, line);
+        let of_line = |epoch| u32::try_from(epoch).unwrap_or(0);
+        net.auditor.epoch_begins(of_line(field(0)), of_line(field(BORN)));
         // A line begins with the epoch that it is named after.
         if script.name == "policy" && field(BORN) == field(0) {
             let line = (u32::try_from(field(0)).unwrap_or(0), field(4));

@@ -224,12 +224,21 @@ impl Auditor {
         }
     }
 
+    /// An epoch began in the line that is named after its first epoch.
+    pub(crate) fn epoch_begins(&mut self, epoch: u32, line: u32) {
+        // An earlier line may be put in front of this one, and names the state from then on.
+        self.lines.entry(epoch).or_insert(line);
+    }
+
     /// Whether one of two people took a ticket of a line that was begun without the other one's. Nobody knows then which line
     /// is the earlier one.
     pub(super) fn of_two_lines(&self, one: &Seen, other: &Seen) -> bool {
-        let epoch = |seen: &Seen| seen.ticket.map(|(epoch, _)| epoch);
-        let is_new = |seen: &Seen| self.begun.iter().skip(1).any(|&(begun, _)| epoch(seen) == Some(begun));
-        epoch(one) != epoch(other) && (is_new(one) || is_new(other))
+        let line = |seen: &Seen| {
+            let (epoch, _) = seen.ticket?;
+            Some(self.lines.get(&epoch).copied().unwrap_or(epoch))
+        };
+        let is_new = |seen: &Seen| self.begun.iter().skip(1).any(|&(begun, _)| line(seen) == Some(begun));
+        line(one) != line(other) && (is_new(one) || is_new(other))
     }
 
     /// Whether the ticket is of a line that no server remembers, and whose numbers another one may have. Only an operator's zone
