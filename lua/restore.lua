@@ -292,8 +292,8 @@ local inside_before, before = z.inside, most_inside()
 local counts, instants = taken_slots()
 -- How many slots of a record of the server the state has at another instant: it knows the tickets. The clocks of two lines that met do not
 -- stay as far apart as they were: that of a state whose servers it lost stands still. A ticket whose holder left before the server knew the
--- entry has no second, and no instant.
-local elsewhere = {}
+-- entry has no second, and no instant. A record that the state has at the same instant may be of others, by another clock.
+local elsewhere, apart = {}, {}
 if taken == 1 then
   for at = 1, #out, 18 do
     local seq, said, unix, life = unpack_struct('>I6I6I4I2', out, at)
@@ -302,8 +302,9 @@ if taken == 1 then
     if s then
       local stamp = call('GETRANGE', s.entry_key, bit * 12, bit * 12 + 11)
       local known_at = #stamp == 12 and unpack_struct('>I6', stamp) or 0
-      if counts[known_at] and unix > 0 and (is_first or known_at ~= entered_at) then
-        elsewhere[said] = (elsewhere[said] or 0) + 1
+      if counts[known_at] and unix > 0 then
+        if is_first or known_at ~= entered_at then elsewhere[said] = (elsewhere[said] or 0) + 1 end
+        if known_at ~= said then apart[said] = (apart[said] or 0) + 1 end
       end
       if known_at == 0 then
         call('SETRANGE', s.entry_key, bit * 12, pack('>I6I4I2', entered_at, unix, life))
@@ -414,7 +415,7 @@ do
     local is_known = z.born == w.born and counts[instant]
     local moved = is_known and instant or instant + drift
     local then_at = min(moved, z.now)
-    if not is_known then count = count - min(elsewhere[instant] or 0, count) end
+    count = count - min((is_known and apart or elsewhere)[instant] or 0, count)
     if count > 0 and free_at(then_at, MINUTE_MS) > z.now then
       local had = counts[then_at]
       if not had then instants[#instants + 1] = then_at end

@@ -44,7 +44,7 @@ const PINNED: [(&str, &str); 21] = [
     ("retire", "6272e09ac1ed9b3e59e037f9487517d79edf14be"),
     ("new", "8a18daea5aa269a1e0ad9a8ac602ca8d6d1f0027"),
     ("policy", "70c1eaefae3e9370ccef9783c6ee62bb55e315c0"),
-    ("restore", "b461a93fe184e671378edbdcd5ae37b7c264fb58"),
+    ("restore", "deaf92f1dd739ee4a8c3fc4ef828e223b1eefd38"),
     ("mend", "b4471f9d1bd401f97ca77c5ed8017dc20d44c798"),
     ("zones", "dff049337db80598485d179d7d3be18d7d1a0232"),
     ("define", "56c313d0504b83f501fd0dca7fe6ca8fe3941ef2"),

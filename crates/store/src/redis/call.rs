@@ -201,38 +201,42 @@ impl<C: Client> Redis<C> {
             }
         };
         let Seen { header, past, first, log, rest } = Seen::of(value)?;
-        let presumed = header.presumed;
-        let (owes_witness, is_new_epoch) = {
+        warn_of_presumed(zone, &header);
+        let owes_witness = {
             let mut memory = lock(&zone.memory);
             match &mut *memory {
                 None => {
                     *memory = Some(ZoneMemory::new(header, past, &log, sent)?);
-                    (false, true)
+                    false
                 }
                 Some(memory) => {
                     // Another server began a new epoch. It may lack what only this server remembers.
-                    let is_new_epoch = header.epoch != memory.header.epoch;
-                    if is_new_epoch {
+                    if header.epoch != memory.header.epoch {
                         memory.keep_witness(sent);
                     }
                     memory.note_call(sent, true);
                     memory.take(header, past, first, &log, sent)?;
-                    (!memory.witnesses.is_empty(), is_new_epoch)
+                    !memory.witnesses.is_empty()
                 }
             }
         };
-        if is_new_epoch && presumed > 0 {
-            tracing::warn!(
-                zone = %zone.id, slots = presumed,
-                "the zone's state may have lost entries; these slots count as taken until all servers have said what they \
-                 remember, for a minute at most"
-            );
-        }
-        // The decision stands even if this fails. It is tried again with the next call.
+        // The call stands even if this fails. It is tried again before the next one.
         if owes_witness && let Err(why) = self.give_witnesses(zone).await {
             tracing::warn!(zone = %zone.id, %why, "could not give Redis yet what this server remembers");
         }
         Ok(Answer { header, rest })
+    }
+}
+
+/// Warns once of an epoch that this server did not know, if slots count as taken in it that nobody may have had.
+pub(super) fn warn_of_presumed(zone: &Zone, header: &Header) {
+    let is_known = lock(&zone.memory).as_ref().is_some_and(|memory| memory.header.epoch == header.epoch);
+    if !is_known && header.presumed > 0 {
+        tracing::warn!(
+            zone = %zone.id, slots = header.presumed,
+            "the zone's state may have lost entries; these slots count as taken until all servers have said what they remember, \
+             for a minute at most"
+        );
     }
 }
 

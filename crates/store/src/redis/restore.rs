@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::sabotage;
 use super::{
     Counts, Redis, Result, Zone,
-    call::{Refused, Seen, common_args, keys, keys_of, refused},
+    call::{Refused, Seen, common_args, keys, keys_of, refused, warn_of_presumed},
     client::{Client, ClientError, Script},
     lock, scripts, text, wire,
     zone_memory::{Witness, split},
@@ -165,6 +165,7 @@ impl<C: Client> Redis<C> {
             };
             let Seen { header, past, first, log, mut rest } = Seen::of(value)?;
             let taken = rest.bytes()?;
+            warn_of_presumed(zone, &header);
             if i == 0 {
                 // See `lua/restore.lua`.
                 let taken = match &*taken {
