@@ -95,6 +95,8 @@ pub(crate) struct Cluster {
     pub(crate) lag_ms: u64,
     pub(crate) story: Vec<(u64, String)>,
     pub(crate) failovers: u64,
+    /// Whether a node became the primary that had nothing, since somebody asked.
+    leads_empty: bool,
     started: u64,
     /// How often a node became a primary.
     reigns: u64,
@@ -116,6 +118,7 @@ impl Cluster {
             lag_ms: 2,
             story: Vec::new(),
             failovers: 0,
+            leads_empty: false,
             started: 0,
             reigns: 0,
             half_moved: None,
@@ -441,6 +444,7 @@ impl Cluster {
         at.replid = replid;
         (at.primary, at.epoch, at.history, at.offset, at.election_at) = (node, epoch, history, 0, None);
         self.failovers += 1;
+        self.leads_empty |= self.nodes[node].data.keys() == 0;
         self.tell(now, format!("node {node} is elected in epoch {epoch}; it lacks {lost} writes"));
     }
 
@@ -518,6 +522,11 @@ impl Cluster {
                 self.replicate(node, now);
             }
         }
+    }
+
+    /// Whether a node became the primary that had nothing, since the last such question: the state is lost.
+    pub(crate) fn has_led_empty(&mut self) -> bool {
+        std::mem::take(&mut self.leads_empty)
     }
 
     pub(crate) fn kill(&mut self, node: usize, now: u64) {

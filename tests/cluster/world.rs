@@ -118,6 +118,9 @@ async fn play(plan: Plan) -> Run {
                 let mut net = lock(&net);
                 let now = net.now();
                 net.cluster.cron(now);
+                if net.cluster.has_led_empty() {
+                    net.auditor.wipe(now);
+                }
             }
         }
     });

@@ -352,18 +352,19 @@ fn guesses(
             let unseen = Patience::PRIOR_WEIGHT / all;
             let each = expected[age] * length_s;
             let beyond = (BOUNDS_S[age] / upper_s(reached)).log2().max(0.0) * Patience::UNKNOWN_SPREAD;
-            let mut levels = (f64::NAN, [0.0; LEVELS.len()]);
+            // A shape at a level speaks only for what the counts of this line leave open: its factor to that power. Powers take most of
+            // the time, so shapes and levels have theirs apart.
+            let (mut levels, least) = ((f64::NAN, [0.0; LEVELS.len()]), 1e-6_f64.powf(unseen));
             for (fit, sums) in fitted.iter().zip(&mut sums) {
                 let off = fit.per_s[age] / mean[age].max(1e-12);
+                let of_shape = if unseen < 1.0 { off.powf(unseen) } else { off };
                 // Most shapes have the same variance.
                 if levels.0 != fit.variance {
                     let sd = (fit.variance + beyond * beyond).sqrt();
-                    levels = (fit.variance, LEVELS.map(|(z, _)| (z * sd).exp()));
+                    levels = (fit.variance, LEVELS.map(|(z, _)| (z * sd * unseen).exp()));
                 }
                 for (level, sum) in levels.1.iter().zip(sums) {
-                    let of_shape = (off * level).max(1e-6);
-                    // A shape speaks only for what the counts of this line leave open. Mostly that is all.
-                    *sum += each * if unseen < 1.0 { of_shape.powf(unseen) } else { of_shape };
+                    *sum += each * (of_shape * level).max(least);
                 }
             }
             sum += each;
