@@ -105,6 +105,11 @@ impl Ages {
         assert_eq!(two & four & eight, 0, "of age 14 or 15 is nobody");
     }
 
+    /// Whether no ticket from this word on has an age.
+    fn are_none_from(&self, word: usize) -> bool {
+        self.planes.iter().flat_map(|plane| &plane[word..]).fold(0, |all, word| all | word) == 0
+    }
+
     pub(crate) fn reset_ages(&mut self, word: usize, bits: u64) {
         for plane in &mut self.planes {
             plane[word] &= !bits;
@@ -250,13 +255,18 @@ impl Segment {
     /// Checks the module's invariants.
     pub(crate) fn check(&self) {
         let (mut live, mut present) = (0, 0);
-        for word in 0..SEGMENT_WORDS {
+        let used = self.issued.div_ceil(64);
+        for word in 0..used {
             let alive = self.live_in(word);
             live += alive.count_ones();
             let Some(holders) = &self.holders else { continue };
             present += holders.here[word].count_ones();
             assert_eq!(holders.here[word] & !alive, 0, "a present ticket is live");
             holders.ages.check(word, alive);
+        }
+        if let Some(holders) = &self.holders {
+            let none_here = holders.here[used..].iter().fold(0, |all, word| all | word) == 0;
+            assert!(none_here && holders.ages.are_none_from(used), "a number that nobody has is nobody's");
         }
         assert_eq!((live, present), (self.live, self.present));
         assert!(

@@ -343,6 +343,7 @@ fn guesses(
         .enumerate()
         .map(|(number, weight)| (0.0, weight, number))
         .collect();
+    let weights: f64 = points.iter().map(|(_, weight, _)| weight).sum();
     for ages in [(now..AGES).collect::<Vec<_>>(), (0..now).rev().collect()] {
         let mut sums = vec![[0.0; LEVELS.len()]; fitted.len()];
         let (mut sum, mut noise, mut before) = (0.0, 0.0, [0.0; 2]);
@@ -374,7 +375,7 @@ fn guesses(
             }
             sort_again(&mut points);
             for (side, sign) in [-1.0, 1.0].into_iter().enumerate() {
-                let quantile = quantile(&points, 0.5 + 0.45 * sign);
+                let quantile = quantile(&points, weights, 0.5 + 0.45 * sign);
                 let off = sign * (sign * (quantile - sum)).max(0.0).hypot(NINE_OF_TEN * noise.sqrt());
                 factors[side][age] = (1.0 + (off - before[side]) / each.max(1e-12)).max(0.0);
                 before[side] = off;
@@ -402,10 +403,9 @@ fn sort_again(points: &mut [(f64, f64, usize)]) {
 const LEVELS: [(f64, f64); 7] =
     [(-2.1, 0.035), (-1.4, 0.115), (-0.7, 0.22), (0.0, 0.26), (0.7, 0.22), (1.4, 0.115), (2.1, 0.035)];
 
-/// The value up to which `part` of the weights lies. `points` are values with weights, in order; between them the line is
-/// straight.
-fn quantile(points: &[(f64, f64, usize)], part: f64) -> f64 {
-    let all: f64 = points.iter().map(|(_, weight, _)| weight).sum();
+/// The value up to which `part` of the weights lies, whose sum is `all`. `points` are values with weights, in order; between them the line
+/// is straight.
+fn quantile(points: &[(f64, f64, usize)], all: f64, part: f64) -> f64 {
     let (mut sum, mut last) = (0.0, None);
     for &(value, weight, _) in points {
         let middle = (sum + weight / 2.0) / all;
