@@ -228,6 +228,8 @@ pub(crate) struct Auditor {
     pass_ms: u64,
     /// A configuration file defines the zone.
     from_file: bool,
+    /// Nobody is told what no replica has, and each primary is followed by that replica.
+    keeps_told: bool,
     visit_idle_ms: u64,
     pub(crate) visitors: Visitors,
     decided: BTreeMap<Ticket, Vec<Decision>>,
@@ -437,6 +439,7 @@ impl Auditor {
             period_ms: u64::from(plan.policy.polling_period_ms),
             pass_ms: u64::from(plan.policy.pass_ttl_s) * 1_000,
             from_file: plan.from_file,
+            keeps_told: plan.replicated && plan.data_nodes == 2,
             visit_idle_ms: u64::from(plan.policy.visit_idle_s) * 1_000,
             visitors: Visitors::default(),
             decided: BTreeMap::new(),

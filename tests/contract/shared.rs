@@ -945,8 +945,12 @@ pub(crate) async fn decisions_without_a_replica_are_not_answered(backend: &InRed
         panic!("nobody but the primary knows of this entry");
     };
     assert!(text.contains("no replica"), "{text}");
-    // The join happened, as it may after any failed call.
-    assert_eq!(store.line(zone).beat(Vec::new(), 0).await.expect("beats").next, 1);
+    // The join happened, as it may after any failed call. The view has it, says that nobody enters now, and does not tell the entry.
+    for _ in 0..2 {
+        let view = store.line(zone).beat(Vec::new(), 0).await.expect("beats");
+        assert_eq!((view.next, view.is_confirmed), (1, false));
+        assert_eq!(store.line(zone).remembered_entry(Claim { epoch: view.epoch, seq: 0 }), None);
+    }
 }
 
 pub(crate) async fn decisions_that_a_replica_confirmed_are_answered(backend: &InRedis, zone: &ZoneId) {
@@ -962,6 +966,10 @@ pub(crate) async fn decisions_that_a_replica_confirmed_are_answered(backend: &In
     store.line(zone).put(policy()).await.expect("put");
     let Joined { epoch, verdicts, .. } = store.line(zone).join(2).await.expect("joins");
     assert_eq!(store.line(zone).enter(claims(epoch, 0..2)).await.expect("decided").verdicts, verdicts);
+    let other = servers.connect(&backend.settings(), Durability::Replicated).await;
+    other.line(zone).open(policy()).await.expect("opened");
+    assert!(other.line(zone).beat(Vec::new(), 0).await.expect("beats").is_confirmed);
+    assert!(other.line(zone).remembered_entry(Claim { epoch, seq: 1 }).is_some(), "the view tells it");
     // The replica has both entries.
     let key = format!("weir:v1:{{{zone}}}:0:entry");
     assert_eq!(replica.command(&["STRLEN", &key]).int(), 24);

@@ -101,6 +101,8 @@ pub struct Snapshot {
     /// The line's earlier epochs: the state was lost, and came back. `None` while servers or tickets may still say what a lost state knew,
     /// so that the store must hear of each ticket of another epoch.
     pub earlier: Option<Arc<[EarlierEpoch]>>,
+    /// Whether what it shows is as safe as the store promises of decisions; otherwise nobody is let in by the store at present.
+    pub is_confirmed: bool,
 }
 
 impl Snapshot {

@@ -483,6 +483,7 @@ impl Zone {
             drawn: self.drawn,
             // A journal loses no state and keeps the epoch.
             earlier: Some(Arc::default()),
+            is_confirmed: true,
         }
     }
 

@@ -76,8 +76,9 @@ impl Auditor {
             .any(|told| self.still_knows(told, again, now));
         let lost =
             |&(from, until): &(u64, u64)| decision.ms <= until && decision.ms + 10_000 >= from && from <= now;
+        // What a replica confirmed is not lost with its primary, if there is no other replica.
         !is_known
-            && (self.disturbed.iter().any(lost)
+            && (self.disturbed.iter().any(lost) && !self.keeps_told
                 || self.wiped.iter().any(|at| (decision.ms..=now).contains(at)))
     }
 

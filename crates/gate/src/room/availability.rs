@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering};
 
+use admission::Snapshot;
 use events::{StoreBack, StoreLost};
 use store::{Line, StoreError};
 use tokio::time::Instant;
@@ -40,6 +41,24 @@ impl<L: Line> Room<L> {
                     self.open.store(false, Ordering::Relaxed);
                 }
             }
+        }
+    }
+
+    /// Notes whether the store answered a call that decides nothing. It may do so and still not decide.
+    pub(super) fn note_read<T>(&self, asked: Instant, answer: &Result<T, StoreError>) {
+        if answer.is_err() || !self.is_away() {
+            self.note_answer(asked, answer);
+        }
+    }
+
+    /// Notes whether the store answered a beat, and would decide.
+    pub(super) fn note_snapshot(&self, asked: Instant, answer: &Result<Snapshot, StoreError>) {
+        match answer {
+            Ok(snapshot) if !snapshot.is_confirmed => {
+                self.note_failure(asked);
+                self.note_trouble(&StoreError::Away("no replica has the last changes".to_owned()));
+            }
+            _ => self.note_answer(asked, answer),
         }
     }
 

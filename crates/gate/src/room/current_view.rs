@@ -116,6 +116,7 @@ pub(super) fn before_the_first(policy: Policy) -> View {
         window: Arc::new(Window::new(&policy)),
         drawn: LastDeal::default(),
         earlier: None,
+        is_confirmed: true,
     };
     let plan = Plan::new(&snapshot.window, &policy, 0);
     View { snapshot, outlook: Arc::new(Outlook::unknown()), plan: Arc::new(plan) }
@@ -183,7 +184,7 @@ impl<L: Line> Room<L> {
         let exchange = self.forecast.exchange(&self.line, &self.zone, self.since_start_ms());
         let (snapshot, ()) = tokio::join!(snapshot, exchange);
         let was_stale = self.is_stale();
-        self.note_answer(asked_at, &snapshot);
+        self.note_snapshot(asked_at, &snapshot);
         let view = self.forecast.observe(snapshot?);
         let before = self.current.load();
         let mut taken_at = Instant::now();

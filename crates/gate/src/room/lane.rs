@@ -269,7 +269,7 @@ async fn find<L: Line>(room: &Room<L>, batch: &mut Batch) {
     let keys = batch.finds.iter().map(|(key, _)| *key).collect();
     let asked = Instant::now();
     let found = room.timed(StoreCall::Find, batch.finds.len(), room.line.joined_before(keys)).await;
-    room.note_answer(asked, &found);
+    room.note_read(asked, &found);
     let sent = batch.answered(batch.finds.len(), asked, found.is_ok());
     match found {
         Ok(tickets) => {
@@ -353,7 +353,7 @@ async fn report_visits<L: Line>(room: &Room<L>) {
     let asked = Instant::now();
     let call = room.line.visits(seen.clone());
     let reported = room.timed(StoreCall::Visits, seen.len(), call).await;
-    room.note_answer(asked, &reported);
+    room.note_read(asked, &reported);
     match reported {
         Ok(left) => room.visitors.set_left(left),
         // It is made again with the next one.

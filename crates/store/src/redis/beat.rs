@@ -20,6 +20,15 @@ use crate::StoreError;
 /// The polls of a beat: by segment, then by page within the segment.
 pub(super) type Polls<'a> = BTreeMap<u64, BTreeMap<usize, &'a PagePolls>>;
 
+/// What a call of a beat returned.
+struct Beaten {
+    header: Header,
+    /// Whether as many replicas have the change as answers wait for.
+    is_confirmed: bool,
+    /// The ends of the front and of its approach, and the counts of all segments, if they were asked for.
+    counts: Option<((u64, u64), Vec<Counts>)>,
+}
+
 impl<C: Client> Redis<C> {
     /// Beats the whole line, some segments a call, and makes the snapshot. If another epoch begins between two calls, all of it is beaten
     /// again.
@@ -37,7 +46,8 @@ impl<C: Client> Redis<C> {
         Err(StoreError::Away(format!("the state of zone {} is begun anew again and again", zone.id)))
     }
 
-    /// Nothing if another epoch began meanwhile.
+    /// Nothing if another epoch began meanwhile, or the line was dealt: the
+    /// counts are those of before.
     async fn beat_once(
         &self,
         zone: &Zone,
@@ -57,18 +67,15 @@ impl<C: Client> Redis<C> {
         let mut slices = all.chunks(self.max_segments).rev().peekable();
         while let Some(slice) = slices.next() {
             let with_counts = slices.peek().is_none();
-            let (answer, counts) =
-                self.beat_slice(zone, slice, &by_segment, with_counts, longest_period_ms).await?;
-            let Some((ends, counts)) = counts else { continue };
-            let front = self.front(&answer, ends.0, &counts);
+            let beaten = self.beat_slice(zone, slice, &by_segment, with_counts, longest_period_ms).await?;
+            let Some((ends, counts)) = &beaten.counts else { continue };
+            let front = self.front(&beaten.header, ends.0, counts);
             if front.iter().all(|segment| slice.contains(segment)) {
-                return self.complete(zone, ends, counts, answer).await;
+                return self.complete(zone, beaten).await;
             }
             // The line begins with many segments in which nobody is present.
-            let (answer, counts) =
-                self.beat_slice(zone, &front, &Polls::new(), true, longest_period_ms).await?;
-            let (ends, counts) = counts.ok_or(Garbled("a beat"))?;
-            return self.complete(zone, ends, counts, answer).await;
+            let beaten = self.beat_slice(zone, &front, &Polls::new(), true, longest_period_ms).await?;
+            return self.complete(zone, beaten).await;
         }
         Err(Garbled("a beat").into())
     }
@@ -88,13 +95,9 @@ impl<C: Client> Redis<C> {
     }
 
     /// Fetches the segments that the snapshot lacks, and makes it. Nothing if another epoch began meanwhile.
-    async fn complete(
-        &self,
-        zone: &Zone,
-        ends: (u64, u64),
-        counts: Vec<Counts>,
-        of: Header,
-    ) -> Result<Option<Snapshot>> {
+    async fn complete(&self, zone: &Zone, beaten: Beaten) -> Result<Option<Snapshot>> {
+        let Beaten { header: of, is_confirmed, counts } = beaten;
+        let (ends, counts) = counts.ok_or(Garbled("a beat"))?;
         let outdated = {
             let memory = lock(&zone.memory);
             memory.as_ref().map(|memory| memory.outdated(of.base, &counts)).unwrap_or_default()
@@ -105,11 +108,12 @@ impl<C: Client> Redis<C> {
         let mut snapshot = {
             let mut memory = lock(&zone.memory);
             let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
-            if memory.header.epoch != of.epoch {
+            if (memory.header.epoch, memory.header.drawn) != (of.epoch, of.drawn) {
                 return Ok(None);
             }
             memory.make_snapshot(of.base, ends, &counts)
         };
+        snapshot.is_confirmed = is_confirmed;
         // The zone's state has only what the rules read. The limits that servers check come from the register.
         if let Some(Definition { policy, .. }) = lock(&self.register).zones.get(&zone.id) {
             snapshot.policy = snapshot.policy.with_limits_of(policy);
@@ -141,7 +145,7 @@ impl<C: Client> Redis<C> {
         polls: &Polls<'_>,
         with_counts: bool,
         longest_period_ms: u32,
-    ) -> Result<(Header, Option<((u64, u64), Vec<Counts>)>)> {
+    ) -> Result<Beaten> {
         let wanted: Vec<Range<usize>> = {
             let memory = lock(&zone.memory);
             let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
@@ -160,7 +164,7 @@ impl<C: Client> Redis<C> {
         let asked = Instant::now();
         let answer = self.run(zone, &scripts::BEAT, (slice, &[]), own).await;
         let answer = answer.map_err(|refused| refused.without("a beat's reply"))?;
-        let Answer { header, mut rest, .. } = answer;
+        let Answer { header, is_confirmed, mut rest } = answer;
         let ends = (rest.number()?, rest.number()?);
         let mut rows = rest.list()?;
         let mut counts = Vec::with_capacity(rows.len());
@@ -181,19 +185,24 @@ impl<C: Client> Redis<C> {
             if memory.header.epoch != header.epoch {
                 continue;
             }
+            // An entry that no replica has is asked for again.
             if *segment < header.base {
-                memory.take_last(*segment, &ended, wanted, &entries)?;
+                if is_confirmed {
+                    memory.take_last(*segment, &ended, wanted, &entries)?;
+                }
                 continue;
             }
             if !bits.is_empty() {
                 memory.take_bits(*segment, rev, &bits, &ended)?;
             }
-            memory.take_entries(*segment, rev, wanted, &entries);
+            if is_confirmed {
+                memory.take_entries(*segment, rev, wanted, &entries);
+            }
         }
         if with_counts {
             memory.list(servers, asked);
         }
-        Ok((header, with_counts.then_some((ends, counts))))
+        Ok(Beaten { header, is_confirmed, counts: with_counts.then_some((ends, counts)) })
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) const ATTEMPTS: usize = 4;
 /// A call's reply, after the memory has taken in its header and log.
 pub(super) struct Answer {
     pub(super) header: Header,
+    /// Whether as many replicas have the change as answers wait for. Only a beat is answered without.
+    pub(super) is_confirmed: bool,
     /// What the script returned behind header and log.
     pub(super) rest: Reply,
 }
@@ -174,7 +176,7 @@ impl<C: Client> Redis<C> {
         keys: Vec<Bytes>,
         args: Vec<Bytes>,
     ) -> std::result::Result<Answer, Refused> {
-        let confirm = if is_decision(script) { self.durability.confirm() } else { None };
+        let confirm = if is_told(script) { self.durability.confirm() } else { None };
         #[cfg(feature = "sabotage")]
         let script = sabotage::script(script);
         let sent = Instant::now();
@@ -184,8 +186,14 @@ impl<C: Client> Redis<C> {
         {
             memory.note_call(sent, false);
         }
+        let mut is_confirmed = true;
         let value = match answer {
             Ok(value) => value,
+            // Its entries are not told.
+            Err(ClientError::Unconfirmed { reply, .. }) if script.name == scripts::BEAT.name => {
+                is_confirmed = false;
+                reply
+            }
             Err(ClientError::Script(text)) => return Err(refused(&text)),
             Err(error) => {
                 // What was decided may last though no replica has it, and nobody was told. The slots are taken.
@@ -224,7 +232,7 @@ impl<C: Client> Redis<C> {
         if owes_witness && let Err(why) = self.give_witnesses(zone).await {
             tracing::warn!(zone = %zone.id, %why, "could not give Redis yet what this server remembers");
         }
-        Ok(Answer { header, rest })
+        Ok(Answer { header, is_confirmed, rest })
     }
 }
 
@@ -261,9 +269,9 @@ impl Seen {
     }
 }
 
-/// Whether a script can admit people, or let them go.
-fn is_decision(script: &'static Script) -> bool {
-    [scripts::JOIN.name, scripts::ENTER.name, scripts::LEAVE.name].contains(&script.name)
+/// Whether people are told what a script returns: what it decided, or, from a view, what another call did.
+fn is_told(script: &'static Script) -> bool {
+    [scripts::JOIN.name, scripts::ENTER.name, scripts::LEAVE.name, scripts::BEAT.name].contains(&script.name)
 }
 
 /// What to say if a script refused a state that a newer version wrote.

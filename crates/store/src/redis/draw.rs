@@ -24,7 +24,7 @@ const KEPT_MS: u64 = 400 * 86_400_000;
 impl<C: Client> Redis<C> {
     /// Lists who waits.
     pub(super) async fn census(&self, zone: &Zone) -> Result<Census> {
-        let Answer { header, mut rest } =
+        let Answer { header, mut rest, .. } =
             self.run_on_line(zone, &scripts::CENSUS, |used| used, Vec::new).await?;
         let (settled_ms, recovers) = (rest.number()?, rest.number()?);
         let (mut names, mut live, mut here) = (rest.list()?, rest.list()?, rest.list()?);

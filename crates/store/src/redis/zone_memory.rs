@@ -739,6 +739,7 @@ impl ZoneMemory {
             window: Arc::clone(&self.window),
             drawn: header.drawn,
             earlier: (header.now >= header.recover_until).then(|| wire::earlier_epochs(&self.past)),
+            is_confirmed: true,
         }
     }
 
