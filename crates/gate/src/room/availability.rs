@@ -44,14 +44,14 @@ impl<L: Line> Room<L> {
         }
     }
 
-    /// Notes whether the store answered a call that decides nothing. It may do so and still not decide.
+    /// Notes whether the store answered a call that decides nothing. A store without a replica does, and lets nobody in.
     pub(super) fn note_read<T>(&self, asked: Instant, answer: &Result<T, StoreError>) {
         if answer.is_err() || !self.is_away() {
             self.note_answer(asked, answer);
         }
     }
 
-    /// Notes whether the store answered a beat, and would decide.
+    /// Notes whether the store answered a beat, and lets people in.
     pub(super) fn note_snapshot(&self, asked: Instant, answer: &Result<Snapshot, StoreError>) {
         match answer {
             Ok(snapshot) if !snapshot.is_confirmed => {

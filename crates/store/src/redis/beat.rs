@@ -46,8 +46,7 @@ impl<C: Client> Redis<C> {
         Err(StoreError::Away(format!("the state of zone {} is begun anew again and again", zone.id)))
     }
 
-    /// Nothing if another epoch began meanwhile, or the line was dealt: the
-    /// counts are those of before.
+    /// Nothing if another epoch began meanwhile, or the line was dealt: the counts are those of before.
     async fn beat_once(
         &self,
         zone: &Zone,
@@ -94,7 +93,7 @@ impl<C: Client> Redis<C> {
         front
     }
 
-    /// Fetches the segments that the snapshot lacks, and makes it. Nothing if another epoch began meanwhile.
+    /// Fetches the segments that the snapshot lacks, and makes it; or nothing, as [`Self::beat_once`].
     async fn complete(&self, zone: &Zone, beaten: Beaten) -> Result<Option<Snapshot>> {
         let Beaten { header: of, is_confirmed, counts } = beaten;
         let (ends, counts) = counts.ok_or(Garbled("a beat"))?;

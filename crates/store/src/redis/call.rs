@@ -149,6 +149,7 @@ impl<C: Client> Redis<C> {
         }
     }
 
+    /// One call of [`Self::run`].
     async fn attempt(
         &self,
         zone: &Zone,
