@@ -547,6 +547,14 @@ pub(crate) async fn visits_count_for_an_idle_time_that_was_made_longer(backend: 
     assert_eq!(counts, [2, 2, 0]);
 }
 
+/// The state of a zone is lost: all of its first segment, too.
+fn lose_state(backend: &InRedis, zone: &ZoneId) {
+    let holder = backend.servers.holder(&format!("{{{zone}}}"));
+    for key in ["z", "log", "due", "seg", "on", "srv", "0:live", "0:here", "0:entry", "0:lost"] {
+        backend.servers.command(holder, &["DEL", &format!("weir:v1:{{{zone}}}:{key}")]);
+    }
+}
+
 /// After a loss slots count as taken that nobody may have had, and after the next one, too. Nobody is counted for them.
 pub(crate) async fn nobody_entered_by_what_is_presumed(backend: &InRedis, zone: &ZoneId) {
     let (a, b) = (backend.open().await, backend.open().await);
@@ -561,10 +569,7 @@ pub(crate) async fn nobody_entered_by_what_is_presumed(backend: &InRedis, zone: 
     a.line(zone).beat(Vec::new(), 0).await.expect("beats");
     // The second server does not say what it remembers, so its slots are presumed to be taken.
     for loss in 0..3 {
-        let holder = backend.servers.holder(&format!("{{{zone}}}"));
-        for key in ["z", "log", "due", "seg", "on", "srv", "0:live", "0:here", "0:entry"] {
-            backend.servers.command(holder, &["DEL", &format!("weir:v1:{{{zone}}}:{key}")]);
-        }
+        lose_state(backend, zone);
         let entered = a.line(zone).beat(Vec::new(), 0).await.expect("beats").tally.entered;
         assert_eq!(entered, 4, "after loss {loss}");
     }
@@ -576,14 +581,11 @@ pub(crate) async fn a_server_that_is_gone_is_not_waited_for_anew(backend: &InRed
     let began_ms = store.line(zone).put(policy()).await.expect("put").now_ms;
     gone.line(zone).open(policy()).await.expect("opened");
     gone.line(zone).join(1).await.expect("joins");
-    let holder = backend.servers.holder(&format!("{{{zone}}}"));
     let mut entered = Vec::new();
     for second in 1..=90 {
         store.hold_clock(began_ms + second * 1_000);
         if [20, 55, 80].contains(&second) {
-            for key in ["z", "log", "due", "seg", "on", "srv", "0:live", "0:here", "0:entry"] {
-                backend.servers.command(holder, &["DEL", &format!("weir:v1:{{{zone}}}:{key}")]);
-            }
+            lose_state(backend, zone);
         }
         store.line(zone).beat(Vec::new(), 0).await.expect("beats");
         // Some seconds after each loss.
@@ -637,10 +639,7 @@ pub(crate) async fn a_server_says_what_it_remembers_before_it_asks(backend: &InR
         a.line(zone).put(with(Mode::Hold)).await.expect("put");
         a.line(zone).join(2).await.expect("joins");
         a.line(zone).put(policy()).await.expect("put");
-        let holder = backend.servers.holder(&format!("{{{zone}}}"));
-        for key in ["z", "log", "due", "seg", "on", "srv", "0:live", "0:here", "0:entry", "0:lost"] {
-            backend.servers.command(holder, &["DEL", &format!("weir:v1:{{{zone}}}:{key}")]);
-        }
+        lose_state(backend, zone);
         // Time enough for everybody to ask again.
         for second in 0..12 {
             b.hold_clock(began_ms + second * 1_000);
@@ -940,16 +939,31 @@ pub(crate) async fn frozen_redis_is_away_in_time_and_comes_back(backend: &InRedi
 pub(crate) async fn decisions_without_a_replica_are_not_answered(backend: &InRedis, zone: &ZoneId) {
     let store = backend.servers.connect(&backend.settings(), Durability::Replicated).await;
     // A change of policy is not a decision, and needs no replica.
-    store.line(zone).put(policy()).await.expect("put");
+    store.line(zone).put(with(Mode::Hold)).await.expect("put");
     let Err(StoreError::Away(text)) = store.line(zone).join(1).await else {
-        panic!("nobody but the primary knows of this entry");
+        panic!("nobody but the primary knows of this place");
     };
     assert!(text.contains("no replica"), "{text}");
-    // The join happened, as it may after any failed call. The view has it, says that nobody enters now, and does not tell the entry.
-    for _ in 0..2 {
+    // The join happened, as it may after any failed call. The view has it, and says that nobody enters now.
+    let beat = async || {
         let view = store.line(zone).beat(Vec::new(), 0).await.expect("beats");
         assert_eq!((view.next, view.is_confirmed), (1, false));
-        assert_eq!(store.line(zone).remembered_entry(Claim { epoch: view.epoch, seq: 0 }), None);
+        view
+    };
+    let epoch = beat().await.epoch;
+    store.line(zone).put(policy()).await.expect("put");
+    // Redis may not know the script yet. The call waits for a replica twice then, and comes too late to let anybody in.
+    for _ in 0..2 {
+        store
+            .line(zone)
+            .enter(claims(epoch, [0]))
+            .await
+            .expect_err("nobody but the primary knows of this entry");
+    }
+    // The views that show the entry do not tell it.
+    for _ in 0..3 {
+        assert_eq!(beat().await.tally.entered, 1);
+        assert_eq!(store.line(zone).remembered_entry(Claim { epoch, seq: 0 }), None);
     }
 }
 
