@@ -42,7 +42,7 @@
 --       WEIR_NEWER text  a newer version wrote the state, and this one does not know all of it
 --       WEIR_NONE  there is no such zone          WEIR_LOST  the state is older than the server's
 --       WEIR_KEYS next  the keys of the end of the line were not passed
---       WEIR_OTHER text  another epoch has begun than the server knows; it says first what it remembers, see meet in call.rs
+--       WEIR_OTHER text  another epoch has begun than the server knows; it says first what it remembers, see `run` in call.rs
 --       WEIR_TORN epoch text  a part of the state is missing, or is not what a script has written; see mend.lua
 -- Cost  about 25 us with one segment. Loops run over the arguments, or over the next slots of the front.
 
@@ -723,7 +723,6 @@ local function advance(now)
   local before = z.now
   z.now = now
   if leap_ms > 0 then note_leap(before) end
-  leap_ms = 0
   advance_window()
   if now - before > PAUSE_MS and z.live > 0 then
     if now - before > LONG_PAUSE_MS then

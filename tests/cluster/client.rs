@@ -415,6 +415,8 @@ fn tap(
     let header = bytes(0);
     let long = |bytes: &[u8]| bytes.iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
     let field = |i: usize| header.get(i * 8..i * 8 + 8).map_or(0, long);
+    let short = |number: u64| u32::try_from(number).unwrap_or(0);
+    let epoch = short(field(0));
     if std::mem::replace(&mut net.epochs[node], field(0)) != field(0) {
         let line = format!(
             "node {node} has epoch {}, next number {}, after a {} of server {server}",
@@ -423,12 +425,10 @@ fn tap(
             script.name
         );
         net.cluster.tell(now, line);
-        let of_line = |epoch| u32::try_from(epoch).unwrap_or(0);
-        net.auditor.epoch_begins(of_line(field(0)), of_line(field(BORN)));
+        net.auditor.epoch_begins(epoch, short(field(BORN)));
         // A line begins with the epoch that it is named after.
         if script.name == "policy" && field(BORN) == field(0) {
-            let line = (u32::try_from(field(0)).unwrap_or(0), field(4));
-            net.auditor.line_begins(now, line, net.cluster.clock_ahead_ms(node));
+            net.auditor.line_begins(now, (epoch, field(4)), net.cluster.clock_ahead_ms(node));
         }
     }
     let line_before = std::mem::replace(&mut net.lines[node], field(BORN));
@@ -437,7 +437,7 @@ fn tap(
             format!("node {node} admits {} a minute, after a {} of server {server}", field(29), script.name);
         net.cluster.tell(now, line);
     }
-    let (epoch, now_ms) = (u32::try_from(field(0)).unwrap_or(0), field(2));
+    let now_ms = field(2);
     let before = std::mem::replace(&mut net.clock_ms, now_ms.cast_signed() - now.cast_signed());
     let by_ms = net.clock_ms - before;
     if before != 0 && by_ms.abs() > 1_000 {
@@ -474,7 +474,7 @@ fn tap(
             let tickets = bytes(9);
             let own = &keys[keys.len() - tickets.len() / 16..];
             for (key, ticket) in own.iter().zip(tickets.chunks_exact(16)) {
-                let earlier = (u32::try_from(long(&ticket[..4])).unwrap_or(0), long(&ticket[4..10]));
+                let earlier = (short(long(&ticket[..4])), long(&ticket[4..10]));
                 net.auditor.joins_with(now, key, (earlier.0 > 0).then_some(earlier));
             }
         }
@@ -483,7 +483,7 @@ fn tap(
             for (claim, verdict) in claims.chunks_exact(10).zip(bytes(3).chunks_exact(21)) {
                 if verdict[0] == 1 {
                     let entry = (long(&verdict[1..7]), long(&verdict[7..11]));
-                    entered(u32::try_from(long(&claim[..4])).unwrap_or(0), long(&claim[4..]), entry, false);
+                    entered(short(long(&claim[..4])), long(&claim[4..]), entry, false);
                 }
             }
         }

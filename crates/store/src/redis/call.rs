@@ -127,46 +127,33 @@ impl<C: Client> Redis<C> {
         own: impl Fn(&ZoneMemory) -> Vec<Bytes>,
     ) -> std::result::Result<Answer, Refused> {
         for _ in 0..ATTEMPTS {
-            // Without what this server remembers, the state would decide otherwise.
-            let answer = match self.give_witnesses(zone).await {
-                Ok(()) => self.attempt(zone, script, (segments, more), &own).await,
-                Err(refused) => Err(refused),
+            let attempt = async {
+                // Without what this server remembers, the state would decide otherwise.
+                self.give_witnesses(zone).await?;
+                let args = {
+                    let memory = lock(&zone.memory);
+                    let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
+                    let mut args =
+                        common_args(Some(memory), self.held_clock_ms(), &self.name_at(zone), segments);
+                    args.extend(own(memory));
+                    args
+                };
+                let mut keys = keys(&zone.prefix, segments);
+                keys.extend_from_slice(more);
+                self.call(zone, script, keys, args).await
             };
-            match answer {
+            match attempt.await {
                 Err(Refused::Other(StoreError::UnknownZone)) => self.recover(zone).await?,
                 Err(Refused::Torn(torn)) => self.mend(zone, torn).await?,
-                Err(Refused::Epoch) => self.keep_witness(zone),
+                Err(Refused::Epoch) => {
+                    if let Some(memory) = &mut *lock(&zone.memory) {
+                        memory.keep_witness(Instant::now());
+                    }
+                }
                 other => return other,
             }
         }
         Err(StoreError::Away(format!("the state of zone {} could not be rebuilt", zone.id)).into())
-    }
-
-    /// Keeps what this server remembers of the epoch that it knows, to give it to a later one.
-    fn keep_witness(&self, zone: &Zone) {
-        if let Some(memory) = &mut *lock(&zone.memory) {
-            memory.keep_witness(Instant::now());
-        }
-    }
-
-    /// One call of [`Self::run`].
-    async fn attempt(
-        &self,
-        zone: &Zone,
-        script: &'static Script,
-        (segments, more): (&[u64], &[Bytes]),
-        own: impl Fn(&ZoneMemory) -> Vec<Bytes>,
-    ) -> std::result::Result<Answer, Refused> {
-        let args = {
-            let memory = lock(&zone.memory);
-            let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
-            let mut args = common_args(Some(memory), self.held_clock_ms(), &self.name_at(zone), segments);
-            args.extend(own(memory));
-            args
-        };
-        let mut keys = keys(&zone.prefix, segments);
-        keys.extend_from_slice(more);
-        self.call(zone, script, keys, args).await
     }
 
     /// Makes one call. If the state was lost, the error is [`StoreError::UnknownZone`].
